@@ -137,12 +137,10 @@ def ask_in_slices(
         exchange.run_in_slices(pieces())
 
 
-def guarded_by_topic(
-    access: Access, name_of: Callable[[Any], str], serve: Serve[R], refuse: Refuse[R], answers: str
-) -> Guard[R]:
-    """The guard of a request with an array `topics`: what the client may have is served, and the rest refused behind it.
+def guarded_by_topic(access: Access, name_of: Callable[[Any], str], serve: Serve[R], refuse: Refuse[R]) -> Guard[R]:
+    """The guard of a request with an array `topics`: what the client may have is served, and the rest refused after it.
 
-    `answers`: the array of the response that has an element for each topic.
+    The response has an array `topics` as well.
     """
 
     def guard(server: Server, exchange: Exchange[R], permits: Permits) -> None:
@@ -155,10 +153,12 @@ def guarded_by_topic(
         if not denied:
             serve(server, exchange, request, exchange.reply)
             return
-        refused = refuse(with_topics(request, denied), KafkaError(DENIED[access.resource_type]), exchange.api_version)
+        refused: Any = refuse(
+            with_topics(request, denied), KafkaError(DENIED[access.resource_type]), exchange.api_version
+        )
 
-        def reply(response: Message) -> None:
-            getattr(response, answers).extend(getattr(refused, answers))
+        def reply(response: Any) -> None:
+            response.topics += refused.topics
             exchange.reply(response)
 
         allowed = [topic for topic in request.topics if name_of(topic) in names]

@@ -92,7 +92,7 @@ source_options = combined(*connection_options(SOURCE_PREFIX, " (With --from HOST
 
 
 watch_options = combined(
-    click.option("--watch", is_flag=True, help="Show it again and again, until Ctrl-C."),
+    click.option("--watch", is_flag=True, help="Show it again at each interval, until Ctrl-C."),
     click.option(
         "--interval",
         type=click.FloatRange(min=0.1),

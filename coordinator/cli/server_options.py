@@ -55,10 +55,10 @@ server_options = combined(
         "--nodes",
         type=click.IntRange(1, 32),
         metavar="N",
-        help="Be N brokers in one process, for tests of clients (default: one).",
+        help="Run as N brokers in one process, for tests of clients (default: one).",
     ),
     click.option(
-        "--emulate", metavar="RELEASE", help="Be an earlier release of Kafka for clients, such as 3.6 (default: 4.4)."
+        "--emulate", metavar="RELEASE", help="Behave as an earlier release of Kafka, such as 3.6 (default: 4.4)."
     ),
     click.option(
         "--set", "assignments", metavar="key=value", multiple=True, help="Change one setting; can be repeated."

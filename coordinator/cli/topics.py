@@ -144,7 +144,9 @@ def produce(
 )
 @_topics
 @click.option("--group", "group_id", metavar="NAME", help="Join this group (KIP-848) and commit what was printed.")
-@click.option("--from-beginning", is_flag=True, help="Where nothing is committed: from the first record, not the next.")
+@click.option(
+    "--from-beginning", is_flag=True, help="Without a committed offset: start at the first record, not at the end."
+)
 @click.option("--until-end", is_flag=True, help="Stop after the records that the topics have now.")
 @click.option("--max", "count_max", type=click.IntRange(min=1), metavar="N", help="Stop after N records.")
 @_key_separator

@@ -44,7 +44,7 @@ def users_list(as_json: bool, **access: Unpack[Access]) -> int:
     "--new-password-file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="A file with the password of the user; else it is in NEW_PASSWORD, or a terminal is asked for it.",
+    help="A file with the password of the user; without it, NEW_PASSWORD has the password, or the terminal asks for it.",
 )
 @client_options
 def add(name: str, mechanism: str, new_password_file: Path | None, **access: Unpack[Access]) -> int:

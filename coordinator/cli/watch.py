@@ -34,7 +34,11 @@ class _Options(ConnectionAccess):
 @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="A YAML file with `key: value` lines.")
 @click.option("--admin", metavar="HOST:PORT", help="The address of the page and the API (port 0: any free port).")
 @click.option(
-    "--data-dir", default="watch", show_default=True, metavar="DIR", help="The folder for the events, of its own."
+    "--data-dir",
+    default="watch",
+    show_default=True,
+    metavar="DIR",
+    help="The folder for the events; nothing else may use it.",
 )
 @click.option("--set", "assignments", metavar="key=value", multiple=True, help="Change one setting; can be repeated.")
 @click.option(
@@ -43,7 +47,7 @@ class _Options(ConnectionAccess):
     default=60.0,
     show_default=True,
     metavar="MINUTES",
-    help="With a new folder: events begin so long ago, as far as the cluster's log has them.",
+    help="With a new folder: how far back events begin, as far as the cluster's log has them.",
 )
 @combined(*connection_options())
 def watch(**options: Unpack[_Options]) -> int:

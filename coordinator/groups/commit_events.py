@@ -6,6 +6,7 @@ fence asks (fencing.py). All other events are in events.py.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
 from typing import Any
@@ -47,6 +48,7 @@ ALL_ACCEPT = (Verdict.ACCEPTS,) * 3
 ALL_REFUSE = (Verdict.REFUSES,) * 3
 
 
+@dataclass(slots=True, eq=False)
 class CommitDecision:
     """A commit that was accepted (`error` NONE) or refused.
 
@@ -54,29 +56,14 @@ class CommitDecision:
     `refused`: partitions that were refused before the group was asked (RefusedPartition). They come last in the event.
     """
 
-    __slots__ = (
-        "client_id", "committer", "error", "kind", "metadata_max", "policies", "refused", "request",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        request: Any,
-        client_id: str | None,
-        error: ErrorCode,
-        metadata_max: int,
-        kind: Kind,
-        committer: Committer | None,
-        policies: FencingPolicies | None,
-        refused: Sequence[RefusedPartition] = (),
-    ) -> None:
-        self.request = request
-        self.client_id = client_id
-        self.error = error
-        self.metadata_max = metadata_max
-        self.kind = kind
-        self.committer = committer
-        self.policies = policies
-        self.refused = refused
+    request: Any
+    client_id: str | None
+    error: ErrorCode
+    metadata_max: int
+    kind: Kind
+    committer: Committer | None
+    policies: FencingPolicies | None
+    refused: Sequence[RefusedPartition] = ()
 
     def record(self, state_offset: int, time_ms: int) -> Record:
         request, committer, policies, error = self.request, self.committer, self.policies, self.error

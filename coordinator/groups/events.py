@@ -10,6 +10,7 @@ requests of that turn have been answered. `record()` defines what an event means
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from coordinator.groups.catalog import Catalog
@@ -36,7 +37,6 @@ from coordinator.protocol.messages import (
     MemberJoinedValue,
     MemberLeftKey,
     MemberLeftValue,
-    Message,
     RebalanceCompletedKey,
     RebalanceCompletedValue,
     RebalanceOvertakenKey,
@@ -319,30 +319,18 @@ class ClassicDelivery:
         return Record(AssignmentDeliveredKey(self.group_id), value, 0)
 
 
+@dataclass(slots=True, eq=False)
 class Holding:
     """AssignmentDelivered or AssignmentAcknowledged of a group with epochs. `key`, `value`: the classes of its messages."""
 
-    __slots__ = ("catalog", "epoch", "group_id", "held", "key", "kind", "member_id", "value")
-
-    def __init__(
-        self,
-        key: type[Message],
-        value: Any,
-        kind: Kind,
-        group_id: str,
-        catalog: Catalog,
-        member_id: str,
-        epoch: int,
-        held: Held,
-    ) -> None:
-        self.key: Any = key
-        self.value = value
-        self.kind = kind
-        self.group_id = group_id
-        self.catalog = catalog
-        self.member_id = member_id
-        self.epoch = epoch
-        self.held = held
+    key: Any
+    value: Any
+    kind: Kind
+    group_id: str
+    catalog: Catalog
+    member_id: str
+    epoch: int
+    held: Held
 
     def record(self, state_offset: int, time_ms: int) -> Record:
         topic_name, entry = self.catalog.topic_name, self.value.TopicPartitions

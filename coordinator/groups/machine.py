@@ -13,17 +13,12 @@ There is no operation here, only tables: record key -> replay, timer -> handler,
 and at a load the same functions run, so a restart is not a second program. Mirrors the role of `GroupCoordinatorShard`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import Any, cast
 
 from coordinator.groups import rebalance_interval
 from coordinator.groups.administration import ActOnGroup, ActOnMember
-from coordinator.groups.assignors.assignor import Assignor
-from coordinator.groups.assignors.range import RangeAssignor
-from coordinator.groups.assignors.uniform import UniformAssignor
-from coordinator.groups.catalog import Catalog
 from coordinator.groups.classic import administration as classic_administration
 from coordinator.groups.classic import timeouts as classic_timeouts
 from coordinator.groups.classic.administration import removal_records
@@ -45,6 +40,7 @@ from coordinator.groups.consumer import replay as consumer_replay
 from coordinator.groups.consumer import timeouts as consumer_timeouts
 from coordinator.groups.consumer.describe import details as consumer_details
 from coordinator.groups.consumer.group import ConsumerGroup
+from coordinator.groups.consumer.member import ConsumerMember
 from coordinator.groups.consumer.records import group_tombstones as consumer_tombstones
 from coordinator.groups.consumer.update import ConsumerUpdate
 from coordinator.groups.epochs import administration
@@ -53,8 +49,8 @@ from coordinator.groups.epochs.group import ModernGroup
 from coordinator.groups.fence import NO_FENCE
 from coordinator.groups.force_rebalance import ForceRebalance
 from coordinator.groups.group import Group
-from coordinator.groups.held_bytes import ShardHeldBytes
-from coordinator.groups.migration.conversions import Conversions
+from coordinator.groups.migration.downgrade import downgrade_without, may_downgrade_without
+from coordinator.groups.migration.upgrade import group_to_join
 from coordinator.groups.offsets import expire
 from coordinator.groups.offsets.replay import (
     replay_legacy_offset_commit,
@@ -62,14 +58,12 @@ from coordinator.groups.offsets.replay import (
     replay_offset_commit,
     replay_pending_offset,
 )
-from coordinator.groups.settings import GroupsConfig, GroupSettings
 from coordinator.groups.share import replay as share_replay
 from coordinator.groups.share import timeouts as share_timeouts
 from coordinator.groups.share.describe import details as share_details
 from coordinator.groups.share.group import ShareGroup
 from coordinator.groups.share.records import group_tombstones as share_tombstones
 from coordinator.groups.share.update import ShareUpdate
-from coordinator.groups.share_states import NO_SHARE_STATES, ShareStates
 from coordinator.groups.state import Groups
 from coordinator.groups.streams import replay as streams_replay
 from coordinator.groups.streams import timeouts as streams_timeouts
@@ -113,41 +107,14 @@ from coordinator.protocol.messages import (
     StreamsGroupTopologyKey,
     SyncGroupRequest,
 )
-from coordinator.protocol.patterns import MatchPatterns, match_at_once
+from coordinator.protocol.releases import Behaviours
 from coordinator.runtime.result import Marker, Producer, Record, Result, Timer, TimerKey
-
-BUILT_IN_ASSIGNORS: Mapping[str, Assignor] = MappingProxyType({"uniform": UniformAssignor(), "range": RangeAssignor()})
 
 
 class GroupMachine(Groups):
     """The groups of one shard, with everything that takes knowledge of all kinds."""
 
-    __slots__ = ("migration",)
-
-    def __init__(
-        self,
-        config: GroupsConfig,
-        catalog: Catalog,
-        *,
-        settings: GroupSettings | None = None,
-        assignors: Mapping[str, Assignor] = BUILT_IN_ASSIGNORS,
-        count_all: Callable[[], int] | None = None,
-        held_bytes: ShardHeldBytes | None = None,
-        match_patterns: MatchPatterns = match_at_once,
-        share_states: ShareStates = NO_SHARE_STATES,
-    ) -> None:
-        """See `Groups`."""
-        super().__init__(
-            config,
-            catalog,
-            settings=settings,
-            assignors=assignors,
-            count_all=count_all,
-            held_bytes=held_bytes,
-            match_patterns=match_patterns,
-            share_states=share_states,
-        )
-        self.migration = Conversions()
+    __slots__ = ()
 
     # --- replay -------------------------------------------------------------------------------------------------------
 
@@ -227,6 +194,15 @@ class GroupMachine(Groups):
 
     def bump_epoch(self, group: Group, cause: str, reason: str | None, now_ms: int) -> Result:
         return BUMP_EPOCH[group.kind](self, group, cause, reason, now_ms)
+
+    def update_to_join(self, group_id: str, member_id: str, behaviours: Behaviours, now_ms: int) -> ConsumerUpdate:
+        return group_to_join(self, group_id, member_id, behaviours, now_ms)
+
+    def downgrades_without(self, update: ConsumerUpdate, leaving: Sequence[ConsumerMember]) -> bool:
+        if not may_downgrade_without(update.groups, update.group, leaving):
+            return False
+        downgrade_without(update, leaving)
+        return True
 
     def end(self, group: Group) -> tuple[list[Record], Sequence[Timer]]:
         tombstones, timers = END[group.kind](group)

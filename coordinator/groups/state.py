@@ -12,9 +12,12 @@ A group exists as long as anything is known about it: a record in the log, an of
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from coordinator.groups.assignors.assignor import Assignor
+from coordinator.groups.assignors.range import RangeAssignor
+from coordinator.groups.assignors.uniform import UniformAssignor
 from coordinator.groups.catalog import Catalog
 from coordinator.groups.group import Group, new_group_bytes
 from coordinator.groups.group_configs import ConfiguredGroups
@@ -30,23 +33,7 @@ from coordinator.runtime.result import Link, Record, Result, Timer, TimerKey
 
 G = TypeVar("G", bound=Group)
 
-
-class Migration(Protocol):
-    """How a consumer group comes out of a classic group and becomes one again (migration/; KIP-848, online migration).
-
-    Updates and members are the consumer groups' own (consumer/update.py); nothing here looks into them.
-    """
-
-    def update_to_join(
-        self, groups: "Groups", group_id: str, member_id: str, behaviours: Behaviours, now_ms: int
-    ) -> Any:
-        """The update of the consumer group that a member joins: existing, new, or converted from a classic group.
-
-        Raises GROUP_ID_NOT_FOUND if a group of another kind cannot become a consumer group.
-        """
-
-    def downgrades_without(self, update: Any, leaving: Sequence[Any]) -> bool:
-        """Converts the group to a classic one if only classic members stay when these leave; returns whether it did."""
+BUILT_IN_ASSIGNORS: Mapping[str, Assignor] = MappingProxyType({"uniform": UniformAssignor(), "range": RangeAssignor()})
 
 
 class Counters:
@@ -87,16 +74,13 @@ class Groups(ABC):
         "match_patterns", "offsets", "settings", "share_states", "uncommitted_groups",
     )  # fmt: skip
 
-    migration: Migration
-    """Plugged in by machine.py."""
-
     def __init__(
         self,
         config: GroupsConfig,
         catalog: Catalog,
         *,
-        assignors: Mapping[str, Assignor],
         settings: GroupSettings | None = None,
+        assignors: Mapping[str, Assignor] = BUILT_IN_ASSIGNORS,
         count_all: Callable[[], int] | None = None,
         held_bytes: ShardHeldBytes | None = None,
         match_patterns: MatchPatterns = match_at_once,
@@ -274,6 +258,17 @@ class Groups(ABC):
     @abstractmethod
     def bump_epoch(self, group: Group, cause: str, reason: str | None, now_ms: int) -> Result:
         """Raises the generation or group epoch of a group with members. Raises INVALID_REQUEST."""
+
+    @abstractmethod
+    def update_to_join(self, group_id: str, member_id: str, behaviours: Behaviours, now_ms: int) -> Any:
+        """The ConsumerUpdate of the consumer group that a member joins: existing, new, or converted from a classic group.
+
+        Raises GROUP_ID_NOT_FOUND if a group of another kind cannot become a consumer group.
+        """
+
+    @abstractmethod
+    def downgrades_without(self, update: Any, leaving: Sequence[Any]) -> bool:
+        """Converts a consumer group to a classic one if only classic members stay when these leave; returns whether it did."""
 
     @abstractmethod
     def end(self, group: Group) -> tuple[list[Record], Sequence[Timer]]:

@@ -140,11 +140,11 @@ class Client:
         raise OperationFailed("; ".join(problems))
 
 
-def parse_address(text: str, what: str = "a bootstrap server") -> Address:
+def parse_address(text: str) -> Address:
     """The host and port of "host:port", with IPv6 in brackets. Raises OperationFailed."""
     host, _, port = text.strip().rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
-        raise OperationFailed(f"{text!r}: {what} must be HOST:PORT")
+        raise OperationFailed(f"{text!r}: a bootstrap server must be HOST:PORT")
     return host.strip("[]"), int(port)
 
 

@@ -24,7 +24,6 @@ from coordinator.operations.journal_access import JournalFailed, JournalUnavaila
 from coordinator.operations.journal_export import (
     COPY_SETTINGS,
     FLUSH_BYTES,
-    Select,
     cluster_id_of,
     logs_of,
     write_identity,
@@ -40,9 +39,8 @@ INTERVAL_MIN_S = 0.1
 class JournalMirror:
     """A folder that gets what the journal has. Methods raise JournalFailed, EngineUnavailable, CorruptBatch, OSError."""
 
-    def __init__(self, folder: Path, select: Select = list) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._select = select
         self._logs: dict[str, _JournalLog] = {}
         self._cluster_id = ""
 
@@ -50,7 +48,7 @@ class JournalMirror:
         """Copies what the journal has and the folder lacks."""
         if not self._cluster_id:
             self._cluster_id = await self._check_cluster(engine)
-        logs = self._select(await logs_of(engine))
+        logs = await logs_of(engine)
         for state in (log for log in logs if topic_of(log) == CONSUMER_OFFSETS):
             events = state.replace(CONSUMER_OFFSETS, COORDINATOR_EVENTS)
             new_events = await self._log(events).news(engine) if events in logs else []
@@ -259,13 +257,11 @@ def followed(
 
 
 @contextmanager
-def mirrored(
-    address: str, cluster: str, folder: Path, interval_s: float | None, select: Select = list
-) -> Iterator[Callable[[], None]]:
+def mirrored(address: str, cluster: str, folder: Path, interval_s: float | None) -> Iterator[Callable[[], None]]:
     """A folder that follows a journal, as `followed`. Raises JournalFailed, CannotStart, OSError."""
     settings = EngineSettings(cluster=cluster, reads_only=True)
     with_engine(address, settings, cluster_id_of)  # before anything is written
-    mirror = JournalMirror(folder, select)
+    mirror = JournalMirror(folder)
 
     def repeat(wait: Wait) -> None:
         async def rounds(engine: Engine) -> None:

@@ -3,6 +3,8 @@
 v3 names the owner (KIP-373): a client that is not the owner needs CREATE_TOKENS on it. As in Kafka, an error names both.
 """
 
+from typing import Any
+
 from coordinator.api import Api, Exchange, Overlay, Server
 from coordinator.protocol.errors import ErrorCode, KafkaError
 from coordinator.protocol.messages import (
@@ -16,6 +18,7 @@ from coordinator.security.principal import ANONYMOUS, Principal
 
 _NO_TIME = -1
 _REQUESTER_SINCE = 3
+_NOBODY = Principal("", "")
 
 
 def handle(server: Server, exchange: Exchange[CreateDelegationTokenRequest]) -> None:
@@ -37,10 +40,7 @@ def handle(server: Server, exchange: Exchange[CreateDelegationTokenRequest]) -> 
         else:
             exchange.reply(_failed(code, owner, requester, exchange.api_version))
 
-    def refuse(code: ErrorCode) -> None:
-        done(code)
-
-    server.topics.metadata.in_turn(lambda: server.topics.metadata.commit([record], done), refuse)
+    server.topics.metadata.in_turn(lambda: server.topics.metadata.commit([record], done), done)
 
 
 def _owner(exchange: Exchange[CreateDelegationTokenRequest]) -> Principal:
@@ -59,12 +59,8 @@ def _check_owner(exchange: Exchange[CreateDelegationTokenRequest], owner: Princi
 
 
 def _created(record: DelegationTokenRecord, hmac: bytes, api_version: int) -> CreateDelegationTokenResponse:
-    owner, requester = principal_of(record.owner), principal_of(record.requester)
     return CreateDelegationTokenResponse(
-        principal_type=owner.kind,
-        principal_name=owner.name,
-        token_requester_principal_type=requester.kind if api_version >= _REQUESTER_SINCE else "",
-        token_requester_principal_name=requester.name if api_version >= _REQUESTER_SINCE else "",
+        **named(principal_of(record.owner), principal_of(record.requester), api_version),
         issue_timestamp_ms=record.issue_timestamp,
         expiry_timestamp_ms=record.expiration_timestamp,
         max_timestamp_ms=record.max_timestamp,
@@ -73,13 +69,21 @@ def _created(record: DelegationTokenRecord, hmac: bytes, api_version: int) -> Cr
     )
 
 
+def named(owner: Principal, requester: Principal, api_version: int) -> dict[str, Any]:
+    """The owner and the requester of a token as fields of a response; older versions have no requester."""
+    requester = requester if api_version >= _REQUESTER_SINCE else _NOBODY
+    return {
+        "principal_type": owner.kind,
+        "principal_name": owner.name,
+        "token_requester_principal_type": requester.kind,
+        "token_requester_principal_name": requester.name,
+    }
+
+
 def _failed(code: ErrorCode, owner: Principal, requester: Principal, api_version: int) -> CreateDelegationTokenResponse:
     return CreateDelegationTokenResponse(
         error_code=code,
-        principal_type=owner.kind,
-        principal_name=owner.name,
-        token_requester_principal_type=requester.kind if api_version >= _REQUESTER_SINCE else "",
-        token_requester_principal_name=requester.name if api_version >= _REQUESTER_SINCE else "",
+        **named(owner, requester, api_version),
         issue_timestamp_ms=_NO_TIME,
         expiry_timestamp_ms=_NO_TIME,
         max_timestamp_ms=_NO_TIME,

@@ -11,12 +11,12 @@ from coordinator.protocol.messages import (
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
+from coordinator.requests.create_delegation_token import named
 from coordinator.security.access import DESCRIBE_DELEGATION_TOKEN, DESCRIBE_TOKENS_OF_USER
 from coordinator.security.delegation_tokens import is_of, principal_of
 from coordinator.security.principal import Principal
 
 _Token = DescribeDelegationTokenResponse.DescribedDelegationToken
-_REQUESTER_SINCE = 3
 _Renewer = DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer
 
 
@@ -48,12 +48,8 @@ def handle(server: Server, exchange: Exchange[DescribeDelegationTokenRequest]) -
 
 
 def _described(token: DelegationTokenRecord, hmac: bytes, api_version: int) -> _Token:
-    owner, requester = principal_of(token.owner), principal_of(token.requester)
     return _Token(
-        principal_type=owner.kind,
-        principal_name=owner.name,
-        token_requester_principal_type=requester.kind if api_version >= _REQUESTER_SINCE else "",
-        token_requester_principal_name=requester.name if api_version >= _REQUESTER_SINCE else "",
+        **named(principal_of(token.owner), principal_of(token.requester), api_version),
         issue_timestamp=token.issue_timestamp,
         expiry_timestamp=token.expiration_timestamp,
         max_timestamp=token.max_timestamp,

@@ -5,10 +5,11 @@ group (KIP-1043), where earlier versions report it as Dead.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from coordinator.api import HERE, Api, Coordinator, Exchange, Permits, Server
+from coordinator.api import HERE, Api, Coordinator, Exchange, Overlay, Permits, Server
 from coordinator.api.error_families import GROUP_ERRORS
 from coordinator.api.guards import allowed_names, ask_in_slices, serves
 from coordinator.groups.classic.describe import describe_group
@@ -95,57 +96,65 @@ def describe_groups(
     ask_in_slices(exchange, permits, DESCRIBE_GROUP, group_ids, describe_allowed)
 
 
+@dataclass(frozen=True, slots=True)
 class DescribesKind:
     """An API that describes groups of one kind, if the server serves this kind.
 
-    A description with a topic of `topics_of` that the client may not describe becomes an error with the text `hidden`.
+    `describe(exchange, groups, group id)` returns a `described`, of which `response` has a list. A description with a topic of
+    `topics_of` that the client may not describe becomes an error with the text `hidden`.
     """
 
-    def __init__(
-        self,
-        kind: Kind,
-        response: Callable[..., Message],
-        described: Callable[..., Any],
-        describe: Callable[[Exchange[Any], Groups, str], Any],
-        topics_of: Callable[[Any], Iterable[str]],
-        hidden: str,
-    ) -> None:
-        """`describe(exchange, groups, group id)` returns a `described`, of which `response` has a list."""
-        self._kind = kind
-        self._response = response
-        self._described = described
-        self._describe = describe
-        self._topics_of = topics_of
-        self._hidden = hidden
+    kind: Kind
+    response: Callable[..., Message]
+    described: Callable[..., Any]
+    describe: Callable[[Exchange[Any], Groups, str], Any]
+    topics_of: Callable[[Any], Iterable[str]]
+    hidden: str
+
+    def api(self, key: int, name: str, versions: tuple[int, int], overlay: Overlay) -> Api[Any]:
+        """The declaration."""
+        return Api(
+            key=key,
+            name=name,
+            versions=versions,
+            access=(DESCRIBE_GROUP, DESCRIBE_TOPIC),
+            handle=self.handle,
+            refuse=self.refuse,
+            writes=False,
+            errors=GROUP_ERRORS | {ErrorCode.TOPIC_AUTHORIZATION_FAILED},
+            elements=("group_ids",),
+            coordinator=Coordinator.GROUP,
+            overlay=overlay,
+        )
 
     def handle(self, server: Server, exchange: Exchange[Any]) -> None:
-        if not serves(server, self._kind):
+        if not serves(server, self.kind):
             exchange.refuse(ErrorCode.UNSUPPORTED_VERSION)
             return
         describe_groups(
             server.groups,
             exchange.request.group_ids,
             exchange,
-            partial(self._describe, exchange),
-            lambda groups: self._response(groups=groups),
+            partial(self.describe, exchange),
+            lambda groups: self.response(groups=groups),
             refused=self._refused,
             sort=_invalid_ids_first,
             hide=self._hide,
         )
 
     def refuse(self, request: Any, error: KafkaError, _api_version: int) -> Message:
-        return self._response(groups=[self._refused(group_id, error.code) for group_id in request.group_ids])
+        return self.response(groups=[self._refused(group_id, error.code) for group_id in request.group_ids])
 
     def _refused(self, group_id: str, error: ErrorCode, text: str | None = None) -> Any:
-        return self._described(error_code=error, group_id=group_id, error_message=text)
+        return self.described(error_code=error, group_id=group_id, error_message=text)
 
     def _hide(self, permits: Permits, descriptions: list[Any]) -> list[Any]:
-        named = {id(each): set(self._topics_of(each)) for each in descriptions}
+        named = {id(each): set(self.topics_of(each)) for each in descriptions}
         visible = allowed_names(permits, DESCRIBE_TOPIC, sorted(set().union(*named.values())))
         return [
             each
             if named[id(each)] <= visible
-            else self._refused(each.group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, self._hidden)
+            else self._refused(each.group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, self.hidden)
             for each in descriptions
         ]
 

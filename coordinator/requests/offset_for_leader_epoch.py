@@ -48,7 +48,7 @@ def refuse(request: OffsetForLeaderEpochRequest, error: KafkaError, _api_version
     )
 
 
-_by_topic = guarded_by_topic(DESCRIBE_TOPIC, lambda topic: topic.topic, _serve, refuse, "topics")
+_by_topic = guarded_by_topic(DESCRIBE_TOPIC, lambda topic: topic.topic, _serve, refuse)
 
 
 def guard(server: Server, exchange: Exchange[OffsetForLeaderEpochRequest], permits: Permits) -> None:

@@ -6,14 +6,11 @@ description; here it is always answered as not stored.
 
 from collections.abc import Iterator
 
-from coordinator.api import HERE, Api, Coordinator, Exchange, Server
-from coordinator.api.error_families import GROUP_ERRORS
+from coordinator.api import HERE
 from coordinator.groups.kinds import Kind
 from coordinator.groups.streams.describe import describe_streams_group
-from coordinator.protocol.errors import ErrorCode
-from coordinator.protocol.messages import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
+from coordinator.protocol.messages import StreamsGroupDescribeResponse
 from coordinator.requests.describe_groups import DescribesKind
-from coordinator.security.access import DESCRIBE_GROUP, DESCRIBE_TOPIC
 
 _Described = StreamsGroupDescribeResponse.DescribedGroup
 
@@ -26,7 +23,7 @@ def _topics_of(group: _Described) -> Iterator[str]:
         yield from (topic.name for topic in part.state_changelog_topics)
 
 
-_DESCRIBES = DescribesKind(
+API = DescribesKind(
     Kind.STREAMS,
     StreamsGroupDescribeResponse,
     _Described,
@@ -35,23 +32,4 @@ _DESCRIBES = DescribesKind(
     ),
     _topics_of,
     "The described group uses topics that the client is not authorized to describe.",
-)
-
-
-def handle(server: Server, exchange: Exchange[StreamsGroupDescribeRequest]) -> None:
-    _DESCRIBES.handle(server, exchange)
-
-
-API = Api(
-    key=89,
-    name="StreamsGroupDescribe",
-    versions=(0, 1),
-    access=(DESCRIBE_GROUP, DESCRIBE_TOPIC),
-    handle=handle,
-    refuse=_DESCRIBES.refuse,
-    writes=False,
-    errors=GROUP_ERRORS | {ErrorCode.TOPIC_AUTHORIZATION_FAILED},
-    elements=("group_ids",),
-    coordinator=Coordinator.GROUP,
-    overlay=HERE,
-)
+).api(89, "StreamsGroupDescribe", versions=(0, 1), overlay=HERE)

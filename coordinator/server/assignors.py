@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from coordinator.groups.assignors.assignor import Assignor
-from coordinator.groups.machine import BUILT_IN_ASSIGNORS
+from coordinator.groups.state import BUILT_IN_ASSIGNORS
 from coordinator.server import CannotStart
 
 ENTRY_POINTS = "coordinator.assignors"

@@ -14,10 +14,10 @@ class LeaderEpochs:
 
     __slots__ = ("_epochs", "_starts", "current")
 
-    def __init__(self, first: int = LEADER_EPOCH, start: int = 0) -> None:
-        self.current = first
+    def __init__(self) -> None:
+        self.current = LEADER_EPOCH
         """The epoch of the leader."""
-        self._epochs, self._starts = [first], [start]
+        self._epochs, self._starts = [LEADER_EPOCH], [0]
 
     def begin(self, epoch: int, end_offset: int) -> None:
         """Begins a later epoch. One without records leaves no trace in the log, and goes."""

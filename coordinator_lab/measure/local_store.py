@@ -5,7 +5,6 @@ import os
 import socket
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from coordinator.cluster.supervisor.store import Members, Store
 from coordinator.cluster.supervisor.worker_connection import WorkerConnection
@@ -25,10 +24,8 @@ SETTINGS = LogSettings(segment_bytes=1 << 20, segment_ms=None, retention_ms=None
 class LocalStore:
     """A data folder with its journal, as a supervisor keeps it, in this process."""
 
-    def __init__(
-        self, folder: Path, *, disk: Any = None, logs: Sequence[str] = LOGS, settings: LogSettings = SETTINGS
-    ) -> None:
-        loop, disk = asyncio.get_running_loop(), disk or RealDisk()
+    def __init__(self, folder: Path, *, logs: Sequence[str] = LOGS, settings: LogSettings = SETTINGS) -> None:
+        loop, disk = asyncio.get_running_loop(), RealDisk()
         self.folder = str(folder)
         recovered = read_journal(disk, self.folder)
         self._threads = ThreadPool(loop, 2)

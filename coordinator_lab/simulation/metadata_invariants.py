@@ -7,6 +7,7 @@ The engine's are replayed from everything that ever became durable, so a mistake
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from coordinator.groups.group_configs import RESOURCE_TYPE
@@ -95,44 +96,34 @@ def _in_order(value: Any) -> Any:
     return value
 
 
+@dataclass(slots=True)
 class MetadataCheck:
-    """Compares the workers of a run at rest."""
+    """Compares the workers of a run at rest. `callers`: a way to each worker. `known`: what was acknowledged."""
 
-    def __init__(
-        self,
-        store: SharedStore,
-        servers: Callable[[], Sequence[Server]],
-        callers: Sequence[Caller],
-        known: Callable[[], Mapping[Thing, Known]],
-        *,
-        sleep: Callable[[float], Awaitable[None]],
-        broken: OnBroken,
-    ) -> None:
-        """`callers`: a way to each worker. `known`: what was acknowledged."""
-        self._store = store
-        self._servers = servers
-        self._callers = callers
-        self._known = known
-        self._sleep = sleep
-        self._broken = broken
+    store: SharedStore
+    servers: Callable[[], Sequence[Server]]
+    callers: Sequence[Caller]
+    known: Callable[[], Mapping[Thing, Known]]
+    sleep: Callable[[float], Awaitable[None]]
+    broken: OnBroken
 
     async def check(self) -> None:
         """Waits until all workers know the same; reports what they do not agree about after `WITHIN_S`."""
         waited_s, problem = 0.0, await self._problem()
         while problem and waited_s < WITHIN_S:
-            await self._sleep(POLL_S)
+            await self.sleep(POLL_S)
             waited_s += POLL_S
             problem = await self._problem()
         if problem:
-            self._broken(INVARIANT, problem)
+            self.broken(INVARIANT, problem)
 
     async def _problem(self) -> str:
-        registry = registry_of(self._store)
+        registry = registry_of(self.store)
         there, wanted = things_in(registry), content_of(registry)
-        for thing, known in self._known().items():
+        for thing, known in self.known().items():
             if known is not Known.IN_DOUBT and (thing in there) is not (known is Known.THERE):
                 return f"{thing} is {known.value}, as was acknowledged, and the engine says something else"
-        for server in self._servers():
+        for server in self.servers():
             found = content_of(server.topics.registry)
             for name in wanted:
                 if found[name] != wanted[name]:
@@ -140,10 +131,10 @@ class MetadataCheck:
         return await self._shown_differently(registry)
 
     async def _shown_differently(self, registry: Registry) -> str:
-        has_acls = any(server.authorizer is not None for server in self._servers())
+        has_acls = any(server.authorizer is not None for server in self.servers())
         for request, version, field in questions(registry, has_acls=has_acls):
             answers: list[set[Any]] = []
-            for caller in self._callers:
+            for caller in self.callers:
                 try:
                     response = await caller.call(request, version, WITHIN_S)
                 except NoResponse:

@@ -20,7 +20,7 @@ coroutine has only what is rare:
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from coordinator_testing.certify.stage import Stage
@@ -72,65 +72,25 @@ class Event:
     run: Callable[["Stage"], Awaitable[None]]
     """Provokes the event. Raises NotApplicable, and NotReached if what it waits for does not come."""
     allows: Allows
-    is_static: bool
+    is_static: bool = False
     """Whether each instance receives GROUP_INSTANCE_ID."""
-    is_transactional: bool
+    is_transactional: bool = False
     """Whether each instance receives TRANSACTIONAL_ID."""
-    is_alone: bool
+    is_alone: bool = False
     """Whether no other event may run meanwhile, because this one touches the whole server: its process or its clock."""
-    brokers: int
+    brokers: int = 1
     """The brokers of the server. Each has its own port of an instance's listener, and its own rack."""
-    has_racks: bool
+    has_racks: bool = False
     """Whether each instance receives CLIENT_RACK, the rack of a broker."""
-    has_sasl: bool
+    has_sasl: bool = False
     """Whether each instance receives SASL_MECHANISM, a name and a password, without which the server refuses it."""
-    since: str | None
+    since: str | None = None
     """The first release of Kafka in which it can happen; None: each that a server can be."""
-    instances: int | None
+    instances: int | None = None
     """The instances that it needs; None: as many as `--instances` says."""
-    time_limit_s: float
+    time_limit_s: float = TIME_LIMIT_S
 
 
-def event(
-    name: str,
-    *,
-    protocols: tuple[Protocol, ...],
-    happens: str,
-    right_client: str,
-    provoked: str,
-    sources: tuple[Source, ...],
-    allows: Allows,
-    is_static: bool = False,
-    is_transactional: bool = False,
-    is_alone: bool = False,
-    brokers: int = 1,
-    has_racks: bool = False,
-    has_sasl: bool = False,
-    since: str | None = None,
-    instances: int | None = None,
-    time_limit_s: float = TIME_LIMIT_S,
-) -> Callable[[Callable[["Stage"], Awaitable[None]]], Event]:
-    """Makes an Event of the coroutine that provokes it."""
-
-    def declare(run: Callable[["Stage"], Awaitable[None]]) -> Event:
-        return Event(
-            name=name,
-            protocols=protocols,
-            happens=happens,
-            right_client=right_client,
-            provoked=provoked,
-            sources=sources,
-            run=run,
-            allows=allows,
-            is_static=is_static,
-            is_transactional=is_transactional,
-            is_alone=is_alone,
-            brokers=brokers,
-            has_racks=has_racks,
-            has_sasl=has_sasl,
-            since=since,
-            instances=instances,
-            time_limit_s=time_limit_s,
-        )
-
-    return declare
+def event(name: str, **declared: Any) -> Callable[[Callable[["Stage"], Awaitable[None]]], Event]:
+    """Makes an Event of the coroutine that provokes it, with the fields that are `declared`."""
+    return lambda run: Event(name=name, run=run, **declared)

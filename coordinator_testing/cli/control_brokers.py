@@ -4,7 +4,7 @@ import click
 
 from coordinator.cli.client_options import json_option
 from coordinator.cli.command_line import Group, exactly_one, examples
-from coordinator_testing.cli.control_options import admin_option, with_control
+from coordinator_testing.cli.control_options import admin_option, show_done, with_control
 
 _broker_id = click.argument("broker_id", type=int)
 
@@ -30,9 +30,7 @@ def list_(admin: str, as_json: bool) -> int:
 @json_option
 def down(broker_id: int, admin: str, as_json: bool) -> int:
     """End a broker as a crash does: its connections close, and the next replica in sync leads what it led."""
-    from coordinator_testing.cli.control_shown import show_row
-
-    return with_control(admin, lambda control: show_row(control.broker(broker_id).down(), as_json))
+    return show_done(admin, as_json, lambda control: control.broker(broker_id).down())
 
 
 @brokers.command(epilog=examples("coordinator control brokers up 2"))
@@ -41,9 +39,7 @@ def down(broker_id: int, admin: str, as_json: bool) -> int:
 @json_option
 def up(broker_id: int, admin: str, as_json: bool) -> int:
     """Start a broker again, at its addresses. Leaders stay until they are elected or moved."""
-    from coordinator_testing.cli.control_shown import show_row
-
-    return with_control(admin, lambda control: show_row(control.broker(broker_id).up(), as_json))
+    return show_done(admin, as_json, lambda control: control.broker(broker_id).up())
 
 
 @brokers.command(
@@ -82,24 +78,20 @@ def lead(
     as_json: bool,
 ) -> int:
     """Move the leader of a partition, a coordinator or the controller to a broker that is up."""
-    from coordinator_testing.cli.control_shown import show_row
-
     exactly_one(topic=topic, group=group, transactional_id=transactional_id, controller=controller)
     if (topic is None) is not (partition is None):
         raise click.UsageError("--topic and --partition belong together.", click.get_current_context())
     if lose is not None and topic is None:
         raise click.UsageError("--lose belongs to --topic.", click.get_current_context())
-    return with_control(
+    return show_done(
         admin,
-        lambda control: show_row(
-            control.broker(broker_id).lead(
-                topic=topic,
-                partition=partition,
-                group=group,
-                transactional_id=transactional_id,
-                controller=controller,
-                lose=lose,
-            ),
-            as_json,
+        as_json,
+        lambda control: control.broker(broker_id).lead(
+            topic=topic,
+            partition=partition,
+            group=group,
+            transactional_id=transactional_id,
+            controller=controller,
+            lose=lose,
         ),
     )

@@ -6,7 +6,7 @@ import click
 
 from coordinator.cli.client_options import json_option, timeout_option
 from coordinator.cli.command_line import Command, Group, examples
-from coordinator_testing.cli.control_options import admin_option, given, with_control
+from coordinator_testing.cli.control_options import admin_option, given, show_done, with_control
 
 if TYPE_CHECKING:
     from coordinator_testing.control import Control
@@ -29,9 +29,7 @@ def groups() -> None:
 @json_option
 def evict(group: str, member: str, reason: str | None, admin: str, as_json: bool) -> int:
     """Remove a member."""
-    from coordinator_testing.cli.control_shown import show_row
-
-    return with_control(admin, lambda control: show_row(control.group(group).evict(member, reason=reason), as_json))
+    return show_done(admin, as_json, lambda control: control.group(group).evict(member, reason=reason))
 
 
 @groups.command("expire-session", epilog=examples("coordinator control groups expire-session billing consumer-1-7f3a"))
@@ -41,9 +39,7 @@ def evict(group: str, member: str, reason: str | None, admin: str, as_json: bool
 @json_option
 def expire_session(group: str, member: str, admin: str, as_json: bool) -> int:
     """End the session of a member, as if it had been silent for that long."""
-    from coordinator_testing.cli.control_shown import show_row
-
-    return with_control(admin, lambda control: show_row(control.group(group).expire_session(member), as_json))
+    return show_done(admin, as_json, lambda control: control.group(group).expire_session(member))
 
 
 @groups.command("bump-epoch", epilog=examples("coordinator control groups bump-epoch billing"))
@@ -53,9 +49,7 @@ def expire_session(group: str, member: str, admin: str, as_json: bool) -> int:
 @json_option
 def bump_epoch(group: str, reason: str | None, admin: str, as_json: bool) -> int:
     """Raise the generation or epoch of a group; the members stay."""
-    from coordinator_testing.cli.control_shown import show_row
-
-    return with_control(admin, lambda control: show_row(control.group(group).bump_epoch(reason=reason), as_json))
+    return show_done(admin, as_json, lambda control: control.group(group).bump_epoch(reason=reason))
 
 
 @groups.command("expire-offsets", epilog=examples("coordinator control groups expire-offsets billing --topic orders"))
@@ -65,14 +59,12 @@ def bump_epoch(group: str, reason: str | None, admin: str, as_json: bool) -> int
 @json_option
 def expire_offsets(group: str, topics: tuple[str, ...], admin: str, as_json: bool) -> int:
     """Delete committed offsets of a group as if their retention time had passed."""
-    from coordinator_testing.cli.control_shown import show_row
-
-    return with_control(admin, lambda control: show_row(control.group(group).expire_offsets(topics or None), as_json))
+    return show_done(admin, as_json, lambda control: control.group(group).expire_offsets(topics or None))
 
 
 @groups.command("expire-locks", epilog=examples("coordinator control groups expire-locks invoices --topic orders"))
 @_group
-@click.option("--member", metavar="MEMBER", help="Only those of this member.")
+@click.option("--member", metavar="MEMBER", help="Only locks of this member.")
 @click.option("--topic", metavar="TOPIC", help="Only in this topic.")
 @click.option("--partition", type=int, metavar="N", help="Only in the partitions of this number.")
 @admin_option
@@ -81,11 +73,8 @@ def expire_locks(
     group: str, member: str | None, topic: str | None, partition: int | None, admin: str, as_json: bool
 ) -> int:
     """End the acquisition locks of a share group, as if their time had passed."""
-    from coordinator_testing.cli.control_shown import show_row
-
-    return with_control(
-        admin,
-        lambda control: show_row(control.group(group).expire_locks(member, topic=topic, partition=partition), as_json),
+    return show_done(
+        admin, as_json, lambda control: control.group(group).expire_locks(member, topic=topic, partition=partition)
     )
 
 
@@ -96,9 +85,7 @@ def expire_locks(
 @json_option
 def reload(group: str, for_ms: int, admin: str, as_json: bool) -> int:
     """Make the group's coordinator forget its memory and load its log, as after a failover."""
-    from coordinator_testing.cli.control_shown import show_row
-
-    return with_control(admin, lambda control: show_row(control.group(group).reload(for_ms=for_ms), as_json))
+    return show_done(admin, as_json, lambda control: control.group(group).reload(for_ms=for_ms))
 
 
 @groups.command(epilog=examples("coordinator control groups wait billing --state Stable --members 3"))

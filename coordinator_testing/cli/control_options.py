@@ -10,6 +10,8 @@ import click
 from coordinator.cli.command_line import combined, fail, refused
 
 if TYPE_CHECKING:
+    import msgspec
+
     from coordinator_testing.control import Control
 
 ACCESS_VARIABLES = {"token": "ADMIN_TOKEN", "ca": "ADMIN_CA", "certificate": "ADMIN_CERTIFICATE"}
@@ -26,7 +28,9 @@ admin_option = click.option(
     metavar="HOST:PORT",
     help="The admin address of the server, or its URL.",
 )
-scope_option = click.option("--scope", metavar="NAME", help="The scope: what is cleared together.")
+scope_option = click.option(
+    "--scope", metavar="NAME", help="The scope: rules and recordings that are cleared together."
+)
 
 
 def _names(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> Any:
@@ -83,10 +87,12 @@ rule_options = combined(
     match_options,
     click.option("--nth", type=int, metavar="N", help="Act from the nth match on."),
     click.option(
-        "--per", type=click.Choice(["member", "connection", "group"]), help="Count --nth and --times for each apart."
+        "--per",
+        type=click.Choice(["member", "connection", "group"]),
+        help="Count --nth and --times separately for each.",
     ),
     click.option("--error", metavar="NAME", help="Answer with this error; the request has no effect."),
-    click.option("--message", metavar="TEXT", help="With --error: the text beside it."),
+    click.option("--message", metavar="TEXT", help="With --error: the error message."),
     click.option(
         "--partition",
         "partitions",
@@ -105,12 +111,12 @@ rule_options = combined(
         "--answer", callback=_fields, metavar="JSON", help='Fields of the answer of your own: {"ErrorCode": 27}.'
     ),
     click.option("--instead", is_flag=True, help="With --answer: the server does not handle the request."),
-    click.option("--flip-bits", type=int, metavar="N", help="So many bits of the answer are wrong."),
+    click.option("--flip-bits", type=int, metavar="N", help="Flip this many bits of the answer."),
     click.option("--size", type=int, metavar="BYTES", help="The size that the answer says it has."),
     click.option("--cut-after", type=int, metavar="BYTES", help="Close the connection within the answer."),
     click.option("--bytes-per-s", type=int, metavar="N", help="The rate at which the answer leaves."),
     click.option("--observe", is_flag=True, help="Only count."),
-    click.option("--delay-ms", type=int, metavar="MS", help="Handle or answer it this much later."),
+    click.option("--delay-ms", type=int, metavar="MS", help="Delay the request or its answer by this time."),
     click.option(
         "--when", type=click.Choice(["before", "after"]), help="With --delay-ms: before or after it is handled."
     ),
@@ -158,3 +164,10 @@ def with_control(admin: str, show: "Callable[[Control], int]", scope: str | None
         return fail(error)
     finally:
         control.disconnect()
+
+
+def show_done(admin: str, as_json: bool, act: "Callable[[Control], msgspec.Struct]") -> int:
+    """Calls `act` with a client as `with_control` does, and prints what the server has done."""
+    from coordinator_testing.cli.control_shown import show_row
+
+    return with_control(admin, lambda control: show_row(act(control), as_json))

@@ -4,7 +4,7 @@ import click
 
 from coordinator.cli.client_options import json_option
 from coordinator.cli.command_line import Group, examples
-from coordinator_testing.cli.control_options import admin_option, with_control
+from coordinator_testing.cli.control_options import admin_option, show_done
 
 _transactional_id = click.argument("transactional_id")
 
@@ -20,9 +20,7 @@ def transactions() -> None:
 @json_option
 def expire(transactional_id: str, admin: str, as_json: bool) -> int:
     """Abort the open transaction of a transactional id, as its timeout does."""
-    from coordinator_testing.cli.control_shown import show_row
-
-    return with_control(admin, lambda control: show_row(control.transaction(transactional_id).expire(), as_json))
+    return show_done(admin, as_json, lambda control: control.transaction(transactional_id).expire())
 
 
 @transactions.command(epilog=examples("coordinator control transactions reload payments-1 --for-ms 500"))
@@ -32,8 +30,4 @@ def expire(transactional_id: str, admin: str, as_json: bool) -> int:
 @json_option
 def reload(transactional_id: str, for_ms: int, admin: str, as_json: bool) -> int:
     """Make the coordinator of a transactional id forget its memory and load its log, as after a failover."""
-    from coordinator_testing.cli.control_shown import show_row
-
-    return with_control(
-        admin, lambda control: show_row(control.transaction(transactional_id).reload(for_ms=for_ms), as_json)
-    )
+    return show_done(admin, as_json, lambda control: control.transaction(transactional_id).reload(for_ms=for_ms))

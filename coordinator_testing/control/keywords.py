@@ -64,11 +64,11 @@ class FaultKeywords(MatchKeywords, total=False):
     hold: Literal["request", "answer"]
     """Parks the request or its answer until it is released."""
     flip_bits: int
-    """So many bits of the answer are wrong."""
+    """Flips this many bits of the answer."""
     size: int
     """The size that the answer says it has."""
     cut_after: int
-    """Closes the connection after so many bytes of the answer."""
+    """Closes the connection after this number of bytes of the answer."""
     bytes_per_s: int
     """The rate at which the answer leaves."""
     observe: Literal[True]

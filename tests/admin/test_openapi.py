@@ -67,8 +67,22 @@ def settled(server):
     httpx.delete(f"{server.admin}/v1/faults?all=true", timeout=WITHIN_S).raise_for_status()
 
 
-@pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.label)
+def takes_any_text(operation: Any) -> bool:
+    """Whether nothing invalid can be sent: a search for it takes long, and ends with nothing."""
+    declared = document(all_endpoints())["paths"][operation.path][operation.method]
+    schemas = [each["schema"] for each in declared.get("parameters", [])]
+    return "requestBody" not in declared and all(each == {"type": "string"} for each in schemas)
+
+
+@pytest.mark.parametrize(
+    ("operation", "mode"),
+    [
+        pytest.param(each, mode, id=f"{each.label}-{mode.value}")
+        for each in OPERATIONS
+        for mode in GenerationMode
+        if mode is GenerationMode.POSITIVE or not takes_any_text(each)
+    ],
+)
 def test_every_answer_is_as_the_document_says(settled, operation, mode):
     @given(operation.as_strategy(generation_mode=mode))
     @settings(max_examples=EXAMPLES, derandomize=True, deadline=None, database=None, suppress_health_check=HEALTH)

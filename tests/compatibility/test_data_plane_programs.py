@@ -70,7 +70,7 @@ def read(server: ServerProcess, topic: str, count: int) -> list[str]:
     return values
 
 
-@pytest.mark.parametrize("idempotent", [False, True])
+@pytest.mark.parametrize("idempotent", [pytest.param(False, marks=pytest.mark.thorough), True])
 def test_records_come_back_as_they_were_sent_with_every_codec(server, program, topic, fresh, idempotent):
     for codec in CODECS[program.client.name]:
         name = fresh(f"{codec}-{idempotent}-{program.client.name}")

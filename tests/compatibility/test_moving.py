@@ -60,6 +60,7 @@ def continues(bootstrap: str, group_protocol: str = "classic") -> None:
     assert sorted(found) == [(0, 1, b"letter 2"), (0, 2, b"letter 3"), (0, 3, b"letter 4"), (1, 0, b"other")]
 
 
+@pytest.mark.thorough  # from day to day test_log_formats.py has groups that Kafka wrote, test_transactional_logs.py records
 def test_a_folder_of_kafka_is_served_here_with_its_records_and_groups(tmp_path, capsys):
     """A copy of the whole folder of a broker that was stopped is the data folder."""
     kafka = KafkaBroker(tmp_path / "kafka").start()

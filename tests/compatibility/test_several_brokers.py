@@ -26,8 +26,8 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThrowawayServe
     server.stop()
 
 
-def make_topic(server: ThrowawayServer, name: str, replicas: int = 3) -> str:
-    wanted = {"name": name, "num_partitions": PARTITIONS, "replication_factor": replicas}
+def make_topic(server: ThrowawayServer, name: str) -> str:
+    wanted = {"name": name, "num_partitions": PARTITIONS, "replication_factor": 3}
     with Connection(first(server)) as link:
         (made,) = link.call("CreateTopics", 7, topics=[wanted], timeout_ms=10_000)["topics"]
     assert made["error_code"] == 0, made
@@ -48,22 +48,7 @@ def programs(program_folder: Path, client: Client, brokers: ThrowawayServer) -> 
         program.stop()
 
 
-def test_members_share_partitions_of_three_leaders(
-    client: Client, brokers: ThrowawayServer, programs: list[Program]
-) -> None:
-    topic = make_topic(brokers, f"topic-{client.name}", replicas=1)
-    for number, program in enumerate(programs):
-        program.join(f"group-{client.name}", [topic], name=f"m{number}")
-    partitions = {(topic, index) for index in range(PARTITIONS)}
-    wait_for_all(programs, lambda: shared(programs, partitions), "the members to share")
-    values = [f"v{number}" for number in range(60)]
-    for index in range(PARTITIONS):
-        programs[0].call("produce", topic=topic, values=values[index::PARTITIONS], partition=index)
-    wait_for_all(programs, lambda: sum(len(each.values()) for each in programs) >= len(values), "all records")
-    assert sorted(value for each in programs for value in each.values()) == sorted(values)
-
-
-def test_members_keep_their_partitions_while_leaders_and_their_coordinator_move(
+def test_members_share_partitions_and_keep_them_while_leaders_and_their_coordinator_move(
     client: Client, brokers: ThrowawayServer, programs: list[Program]
 ) -> None:
     topic, group = make_topic(brokers, f"moving-{client.name}"), f"moved-{client.name}"
@@ -71,6 +56,11 @@ def test_members_keep_their_partitions_while_leaders_and_their_coordinator_move(
         program.join(group, [topic], name=f"m{number}")
     partitions = {(topic, index) for index in range(PARTITIONS)}
     wait_for_all(programs, lambda: shared(programs, partitions), "the members to share")
+    values = [f"v{number}" for number in range(60)]
+    for index in range(PARTITIONS):
+        programs[0].call("produce", topic=topic, values=values[index::PARTITIONS], partition=index)
+    wait_for_all(programs, lambda: sum(len(each.values()) for each in programs) >= len(values), "all records")
+    assert sorted(value for each in programs for value in each.values()) == sorted(values)
     with Control(brokers.admin_url) as control:
         for turn in range(3):
             control.broker(1 + turn).lead(group=group)

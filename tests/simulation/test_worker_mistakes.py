@@ -1,7 +1,6 @@
 """Mistakes in how workers share an engine are found by the simulation of several workers."""
 
 from dataclasses import replace
-from itertools import islice
 
 import pytest
 
@@ -282,5 +281,4 @@ def test_a_known_mistake_of_workers_is_caught(mistake, promises, changes, monkey
 
 @pytest.mark.parametrize("changes", [{}, METADATA])
 def test_these_faults_break_nothing_without_a_mistake(changes):
-    for plan in islice(plans(changes), 2):
-        assert simulator.run(plan).broken is None
+    assert simulator.run(next(plans(changes))).broken is None

@@ -71,7 +71,7 @@ def _heartbeat(groups: Groups, request: ConsumerGroupHeartbeatRequest, context: 
         leave(update, request.member_id, request.instance_id, epoch)
         return update.result(ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=epoch))
     if epoch == JOINING_EPOCH:
-        update = groups.migration.update_to_join(groups, group_id, request.member_id, context.behaviours, now_ms)
+        update = groups.update_to_join(group_id, request.member_id, context.behaviours, now_ms)
     else:
         update = existing(ConsumerUpdate, groups, group_id, now_ms)
     member_id = request.member_id or short_id(context.fresh_id)

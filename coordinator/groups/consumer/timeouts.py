@@ -8,7 +8,6 @@
 A member whose timer fires is removed.
 """
 
-from collections.abc import Iterable
 from functools import partial
 from operator import attrgetter
 
@@ -22,18 +21,6 @@ from coordinator.protocol.patterns import Matched
 from coordinator.runtime.result import Result, RunChange, Timer, TimerKey
 
 
-def resume_all(groups: Groups) -> Iterable[Timer]:
-    """The members' timers in a shard that was just loaded."""
-    for group_id in groups.by_id:
-        group = find_consumer_group(groups, group_id)
-        if group is None:
-            continue
-        session_ms = groups.settings.consumer(group_id).session_timeout_ms
-        for member in group.members.values():
-            timeout_ms = session_ms if member.classic is None else member.classic.session_timeout_ms
-            yield from timers_after_load(ConsumerUpdate.TIMERS, group_id, member, timeout_ms)
-
-
 def _is_classic(member: ConsumerMember) -> bool:
     return member.classic is not None
 
@@ -44,6 +31,7 @@ def _session_timeout_ms(groups: Groups, group_id: str, member: ConsumerMember) -
     return groups.settings.consumer(group_id).session_timeout_ms
 
 
+resume_all = partial(timers_after_load, ConsumerUpdate, session_ms=_session_timeout_ms)
 _fire = partial(fire, ConsumerUpdate)
 fire_session = partial(_fire, cause="a member's session timed out", timeout_ms=_session_timeout_ms)
 fire_rebalance = partial(

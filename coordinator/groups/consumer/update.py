@@ -145,7 +145,7 @@ class ConsumerUpdate(ModernUpdate[ConsumerGroup, ConsumerMember, Partitions]):
 
     def _convert_without(self, members: Sequence[ConsumerMember]) -> bool:
         """The group becomes a classic one if all remaining members speak the classic protocol (migration/downgrade.py)."""
-        return self.groups.migration.downgrades_without(self, members)
+        return self.groups.downgrades_without(self, members)
 
     def _raise_epoch_without(self, members: Sequence[ConsumerMember], cause: str, reason: str | None = None) -> None:
         group, catalog = self.group, self.groups.catalog

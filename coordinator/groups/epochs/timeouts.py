@@ -13,20 +13,28 @@ streams groups; the members are removed by `consumerGroupFenceMember`, `streamsG
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from coordinator.groups.epochs.group import ModernGroup
 from coordinator.groups.epochs.member import ModernMember
-from coordinator.groups.epochs.update import MemberTimers, ModernUpdate
+from coordinator.groups.epochs.update import ModernUpdate
 from coordinator.groups.events import member_expired
 from coordinator.groups.state import Groups
 from coordinator.runtime.result import Result, Timer, TimerKey
 
+TimeoutMs = Callable[[Groups, str, Any], int]
+"""`timeout_ms(groups, group id, member)`"""
+
 
 def timers_after_load(
-    timers: MemberTimers, group_id: str, member: ModernMember, session_timeout_ms: int
+    kind: type[ModernUpdate[Any, Any, Any]], groups: Groups, session_ms: TimeoutMs
 ) -> Iterable[Timer]:
-    """The timers of a member that was just loaded: its session starts again, however much was left of it."""
-    yield Timer(timers.session(group_id, member.member_id), session_timeout_ms)
-    if member.has_revocation_deadline:
-        yield Timer(timers.rebalance(group_id, member.member_id), max(member.rebalance_timeout_ms, 0))
+    """The timers of all members of groups that were just loaded: sessions start again, however much was left of them."""
+    for group in groups.of_kind(kind.KIND):
+        assert isinstance(group, ModernGroup)
+        group_id = group.group_id
+        for member in group.members.values():
+            yield Timer(kind.TIMERS.session(group_id, member.member_id), session_ms(groups, group_id, member))
+            if member.has_revocation_deadline:
+                yield Timer(kind.TIMERS.rebalance(group_id, member.member_id), max(member.rebalance_timeout_ms, 0))
 
 
 def _rebalance_timeout_ms(groups: Groups, group_id: str, member: ModernMember) -> int:
@@ -41,7 +49,7 @@ def fire(
     *,
     cause: str,
     is_due: Callable[[Any], bool] = lambda _: True,
-    timeout_ms: Callable[[Groups, str, Any], int] = _rebalance_timeout_ms,
+    timeout_ms: TimeoutMs = _rebalance_timeout_ms,
 ) -> Result:
     """Removes the member whose timer fired, if it is still there and still what the timer watched (`is_due`)."""
     update = kind.find(groups, str(key[1]), now_ms)

@@ -4,33 +4,26 @@ streams-session, streams-rebalance   epochs/timeouts.py
 streams-delay       a group that was empty has waited for more members: its first target is made
 """
 
-from collections.abc import Iterable
 from functools import partial
 from operator import attrgetter
 
 from coordinator.groups.epochs.timeouts import fire, timers_after_load
 from coordinator.groups.state import Groups
-from coordinator.groups.streams.group import find_streams_group
+from coordinator.groups.streams.member import StreamsMember
 from coordinator.groups.streams.update import StreamsUpdate
-from coordinator.runtime.result import Result, Timer, TimerKey
+from coordinator.runtime.result import Result, TimerKey
 
 
-def resume_all(groups: Groups) -> Iterable[Timer]:
-    """The members' timers in a shard that was just loaded."""
-    for group_id in groups.by_id:
-        group = find_streams_group(groups, group_id)
-        if group is None:
-            continue
-        session_ms = groups.settings.streams(group_id).session_timeout_ms
-        for member in group.members.values():
-            yield from timers_after_load(StreamsUpdate.TIMERS, group_id, member, session_ms)
+def _session_timeout_ms(groups: Groups, group_id: str, _member: StreamsMember) -> int:
+    return groups.settings.streams(group_id).session_timeout_ms
 
 
+resume_all = partial(timers_after_load, StreamsUpdate, session_ms=_session_timeout_ms)
 _fire = partial(fire, StreamsUpdate)
 fire_session = partial(
     _fire,
     cause="a member's session timed out",
-    timeout_ms=lambda groups, group_id, _: groups.settings.streams(group_id).session_timeout_ms,
+    timeout_ms=_session_timeout_ms,
 )
 fire_rebalance = partial(
     _fire, cause="a member did not give up its tasks in time", is_due=attrgetter("has_revocation_deadline")

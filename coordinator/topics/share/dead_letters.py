@@ -12,6 +12,7 @@ Kafka: ShareGroupDLQStateManager, ShareGroupDLQRecordFetcher.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -75,21 +76,14 @@ class Dead(NamedTuple):
         return self.place.key
 
 
+@dataclass(slots=True, eq=False)
 class DeadLetters:
-    """The way to the queues of all groups."""
+    """The way to the queues of all groups. `queue_of(group_id)`: the queue that is in force now."""
 
-    def __init__(
-        self,
-        topics: Topics,
-        queue_of: Callable[[str], Queue],
-        outcomes: Outcomes,
-        on_fact: Callable[[Fact], None],
-    ) -> None:
-        """`queue_of(group_id)`: what is in force now."""
-        self.topics = topics
-        self.queue_of = queue_of
-        self.outcomes = outcomes
-        self.on_fact = on_fact
+    topics: Topics
+    queue_of: Callable[[str], Queue]
+    outcomes: Outcomes
+    on_fact: Callable[[Fact], None]
 
     def write(self, dead: Dead, done: Callable[[], None]) -> None:
         """Calls `done` when the records are durable in the queue, or cannot be written."""

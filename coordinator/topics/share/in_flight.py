@@ -12,6 +12,7 @@ records would take several times as much memory. A `Span` is what is read of the
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
@@ -35,23 +36,19 @@ class RecordState(IntEnum):
         return self is RecordState.ACKNOWLEDGED or self is RecordState.ARCHIVED
 
 
+@dataclass(slots=True, eq=False)
 class Transition:
     """A change of acquired records that is not durable yet. It may still be undone."""
 
-    __slots__ = ("delivery_count", "first_offset", "kind", "last_offset", "member_id", "state")
-
-    def __init__(
-        self, first_offset: int, last_offset: int, state: RecordState, delivery_count: int, member_id: str, kind: int
-    ) -> None:
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-        self.state = state
-        """The state after it."""
-        self.delivery_count = delivery_count
-        self.member_id = member_id
-        """The member that holds the records if it is undone."""
-        self.kind = kind
-        """The type of the acknowledgement; what is given back without one has that of a release."""
+    first_offset: int
+    last_offset: int
+    state: RecordState
+    """The state after it."""
+    delivery_count: int
+    member_id: str
+    """The member that holds the records if it is undone."""
+    kind: int
+    """The type of the acknowledgement; records given back without one have the type of a release."""
 
 
 class Status(NamedTuple):

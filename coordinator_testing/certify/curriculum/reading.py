@@ -191,7 +191,7 @@ async def credential_refused(stage: Stage) -> None:
     protocols=BOTH,
     happens="A producer dies within a transaction that wrote to each partition: readers of committed records get nothing that "
     "follows until the transaction is aborted.",
-    right_client="waits for the last stable offset to move, stays a member, and reads on behind the aborted records",
+    right_client="waits for the last stable offset to move, stays a member, and reads on after the aborted records",
     provoked="a record of an open transaction in each partition, until each instance has sent eight Fetches; then the "
     "transaction is timed out by command",
     sources=(

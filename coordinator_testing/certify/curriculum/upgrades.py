@@ -22,7 +22,7 @@ _LATE_FEATURES = {
 """GROUP_PROTOCOL -> the features that this release lacks."""
 _UPGRADE, _SAFE_DOWNGRADE = 1, 2
 
-_VERSIONS = Source("KIP-35", "versions are those of a connection: a client asks again when it connects again")
+_VERSIONS = Source("KIP-35", "versions belong to a connection: a client asks again when it connects again")
 _REPLACED = Source("NetworkClient.handleApiVersionsResponse", "the versions of a node are replaced on each connection")
 _FINALIZED = Source(
     "KIP-584",
@@ -37,7 +37,7 @@ _TRANSACTIONS = Source(
 @event(
     "versions-change",
     protocols=BOTH,
-    happens="The broker is rolled back to an earlier release and forward again: all connections end, and behind each reconnect "
+    happens="The broker is rolled back to an earlier release and forward again: all connections end, and after each reconnect "
     "ApiVersions has other versions.",
     right_client="asks for ApiVersions on each connection, and notices nothing else",
     provoked="POST /v1/emulation: 3.9 (4.1 for consumer groups), and the release from before; with --emulate of an earlier one "

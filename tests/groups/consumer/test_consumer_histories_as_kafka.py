@@ -227,6 +227,8 @@ class History:
 
 
 @pytest.mark.java
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(
+    "seed", [*range(10), *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(10, 20))]
+)
 def test_the_epochs_of_a_random_history_are_those_of_kafka(kafka: Connection, seed: int) -> None:
     History(KafkaGroup(kafka), seed).run()

@@ -232,7 +232,9 @@ class History:
 
 
 @pytest.mark.java
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(
+    "seed", [*range(10), *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(10, 20))]
+)
 def test_a_random_history_is_answered_as_kafka_answers_it(
     kafka: Connection, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
