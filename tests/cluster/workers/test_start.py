@@ -73,7 +73,10 @@ def test_an_outage_of_the_database_is_one_line_for_each_reason(tmp_path, databas
     arguments = ("--journal", database.url())
     with ServerProcess(tmp_path, settings=SETTINGS, arguments=arguments) as worker:
         database.primary.kill()
-        wait_until(lambda: health(worker.admin_listens_at, "/health/ready")[0] == 503, lambda: worker.log)
+        try:
+            wait_until(lambda: health(worker.admin_listens_at, "/health/ready")[0] == 503, lambda: worker.log)
+        finally:
+            database.primary.start()
         lines = [line.partition(" logger=")[2] for line in worker.log.splitlines() if " reason=" in line]
         assert any("event=beat_failed" in line for line in lines)
         assert len(lines) == len(set(lines)), worker.log
