@@ -334,7 +334,7 @@ def _view(spark: SparkSession, path: str, view: str, options: dict[str, str], na
 
 
 def _without_targets(rows: Any) -> Any:
-    """Drops the target assignments of members: half of a state log, and no table is derived from them."""
+    """Drops the target assignments of members: up to half of the rows, and no table is derived from them."""
     is_other = pc.invert(pc.ends_with(rows.column("type"), "TargetAssignmentMember"))
     return rows.filter(pc.or_kleene(is_other, pc.is_valid(rows.column("problem"))))
 
