@@ -237,26 +237,3 @@ SCHEMAS: dict[str, pa.Schema] = {
     HISTORY: pa.schema([*ENVELOPE, ("is_state", pa.bool_()), *_SHARED, *_STATE_ONLY, *_EVENTS_ONLY]),
     SHARE_STATE: pa.schema(ENVELOPE + _SHARE_STATE),
 }
-
-_WORDS = {
-    pa.int16(): "SMALLINT",
-    pa.int32(): "INT",
-    pa.int64(): "BIGINT",
-    pa.bool_(): "BOOLEAN",
-    pa.string(): "STRING",
-    pa.binary(): "BINARY",
-}
-
-
-def ddl(view: str) -> str:
-    """The schema of a view as Spark DDL."""
-    return ", ".join(f"`{field.name}` {_word(field.type)}" for field in SCHEMAS[view])
-
-
-def _word(kind: pa.DataType) -> str:
-    if pa.types.is_list(kind):
-        return f"ARRAY<{_word(kind.value_type)}>"
-    if pa.types.is_struct(kind):
-        inner = ", ".join(f"`{field.name}`: {_word(field.type)}" for field in kind)
-        return f"STRUCT<{inner}>"
-    return _WORDS[kind]

@@ -25,7 +25,7 @@ from coordinator.log.batch import HEADER, restamp
 from coordinator.log.batch_builder import BatchBuilder
 from coordinator.protocol.codec import Codec
 from coordinator.protocol.messages import OffsetCommitKey, OffsetCommitValue
-from pyspark_coordinator_log import JAVA_OPTIONS, planning
+from pyspark_coordinator_log import planning
 from pyspark_coordinator_log.columns import COMMITS, SCHEMAS
 from pyspark_coordinator_log.folders import STATE_TOPIC
 from pyspark_coordinator_log.options import parse
@@ -139,7 +139,7 @@ def worker_bytes_max() -> int:
             status = Path(f"/proc/{pid}/status").read_text()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if b"pyspark.daemon" in command:
+        if b"pyspark_coordinator_log.jobs.daemon" in command.split(b"\0"):
             lines = dict(line.partition(":")[::2] for line in status.splitlines())
             found = max(found, int(lines.get("VmHWM", "0 kB").split()[0]) * 1024)
     return found
@@ -158,23 +158,13 @@ def _decode_seconds(data: Path) -> float:
 
 def _read_seconds(data: Path, cores: int) -> dict[str, tuple[float, float]]:
     """CPU and wall time of the best run through Spark, by the columns read."""
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - only this figure needs Spark
-    from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - as above
+    from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - only this figure needs Spark
     from pyspark.sql.types import StructType  # noqa: PLC0415 - as above
 
+    from pyspark_coordinator_log.jobs.session import session  # noqa: PLC0415 - as above
     from pyspark_coordinator_log.source import FORMAT, DefaultSource  # noqa: PLC0415 - as above
 
-    spark = (
-        SparkSession.builder.master(f"local[{cores}]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.memory", "1g")
-        .config("spark.driver.extraJavaOptions", JAVA_OPTIONS)
-        .config("spark.log.level", "ERROR")
-        .getOrCreate()
-    )
+    spark = session(f"local[{cores}]", {})
     out: dict[str, tuple[float, float]] = {}
     whole = from_arrow_schema(SCHEMAS[COMMITS])
     try:

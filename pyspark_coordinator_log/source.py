@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from pyspark_coordinator_log import planning, positions
-from pyspark_coordinator_log.columns import SCHEMAS, ddl
+from pyspark_coordinator_log.columns import SCHEMAS
 from pyspark_coordinator_log.folders import EVENT_TOPIC, DataFolder, ShardFolder
 from pyspark_coordinator_log.options import LATEST, BadOption, Options, parse
 from pyspark_coordinator_log.positions import Bound, Position
@@ -236,9 +236,9 @@ class DefaultSource(DataSource):
         """The name for `format(...)`."""
         return FORMAT
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         """All columns of the view."""
-        return ddl(parse(self.options).view)
+        return from_arrow_schema(SCHEMAS[parse(self.options).view])
 
     def reader(self, schema: StructType) -> LogReader:
         """A reader for the columns of the schema, which may be a subset of the view's."""

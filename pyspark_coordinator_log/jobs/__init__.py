@@ -17,7 +17,7 @@ report. Every step is a function from DataFrames to a DataFrame:
     report               collects the data of the HTML report; pages, drawing and markup render it
     follow               the same, continuously
     synthetic_log        a generated log with a known number of zombies, to try the jobs on
-    job                  arguments, session, progress, exit codes
+    job                  arguments, session, progress, exit codes; daemon: forks the Python workers
 
 Three rules hold throughout.
 

@@ -85,13 +85,18 @@ class _IntervalIndex:
 
     def find(self, about: Ints, rank: Ints, position: Ints) -> tuple[Ints, Mask]:
         """Finds the interval that covers each position: its index, and whether there is one."""
-        if not len(self.key):
-            return np.zeros(len(about), np.int64), np.zeros(len(about), bool)
         place = np.searchsorted(self.key, about * self.step + rank) - 1
         found = (place >= 0) & (about >= 0)
-        place = np.maximum(place, 0)
-        found &= (self.about[place] == about) & (self.to_offset[place] >= position)
+        at = place[found]
+        found[found] = (self.about[at] == about[found]) & (self.to_offset[at] >= position[found])
         return place, found
+
+
+def _where(found: Mask, values: Ints, place: Ints) -> Ints:
+    """The value at each place; NONE where nothing was found."""
+    out = np.full(len(found), NONE, np.int64)
+    out[found] = values[place[found]]
+    return out
 
 
 def _rank_in(table: Ints, values: Ints) -> Ints:
@@ -141,7 +146,7 @@ class AssignmentHistory:
         self._members = _IntervalIndex(of, np.searchsorted(self._ownership_start, began), ends, step)
         self._epoch = integers(_column(members, "epoch"))[self._members.order]
         self._lost = integers(_column(members, "revocation_epoch"))[self._members.order]
-        self._holds: Mask = integers(_column(members, "holds"))[self._members.order] > 0
+        self._holds = integers(_column(members, "holds"))[self._members.order]
 
         topics = EncodedColumn(_column(held, "topic_key"))
         self._topics: dict[str, int] = {topic: number for number, topic in enumerate(topics.values)}
@@ -177,15 +182,8 @@ class AssignmentHistory:
     def members_at(self, member: Ints, position: Ints) -> MemberStates:
         """The state of each member just before the given position."""
         place, found = self._members.find(member, np.searchsorted(self._ownership_start, position), position)
-        if not len(self._epoch):
-            nothing = np.full(len(member), NONE, np.int64)
-            return MemberStates(found, nothing, nothing, found)
-        return MemberStates(
-            found,
-            np.where(found, self._epoch[place], NONE),
-            np.where(found, self._lost[place], NONE),
-            found & self._holds[place],
-        )
+        epoch, lost, holds = (_where(found, each, place) for each in (self._epoch, self._lost, self._holds))
+        return MemberStates(found, epoch, lost, holds > 0)
 
     def ownerships_at(self, member: Ints, topic: EncodedColumn, partition: Ints, position: Ints) -> Ownerships:
         """The ownership of each partition just before the given position."""
@@ -195,11 +193,7 @@ class AssignmentHistory:
         possible &= pair >= 0
         about = _rank_in(self._abouts, np.where(possible, member * len(self._pairs) + pair, -1))
         place, found = self._held.find(about, np.searchsorted(self._ownership_start, position), position)
-        if not len(self._acquired):
-            nothing = np.full(len(member), NONE, np.int64)
-            return Ownerships(found, nothing, nothing)
-        acquired = np.where(found, self._acquired[place], NONE)
-        since = np.where(found, self._since[place], NONE)
+        acquired, since = _where(found, self._acquired, place), _where(found, self._since, place)
         return Ownerships(found, acquired, np.where(since == NONE, acquired, since))
 
 

@@ -24,14 +24,11 @@ _QUIET = "-Xshare:auto -Xlog:disable -Xlog:all=error:stderr"
 """A file that does not fit is no reason for a warning: the job runs as if there were none."""
 _TRAIN = """
 import sys
-from types import SimpleNamespace
-from pyspark_coordinator_log.jobs import job
+from pyspark_coordinator_log.jobs import arguments, job
 log, out, *settings = sys.argv[1:]
 for name, compiled in (("audit", "true"), ("report", "false")):
-    job.run(SimpleNamespace(
-        job=name, log=log, out=f"{out}/{name}", bootstrap=None, archive=None, kafka=(), group=(), shards=None, format="parquet",
-        title=None, master=None, conf=(*settings, f"spark.sql.codegen.wholeStage={compiled}"),
-    ))
+    conf = [f"--conf={each}" for each in (*settings, f"spark.sql.codegen.wholeStage={compiled}")]
+    arguments.jobs(job.run).main([name, "--log", log, "--out", f"{out}/{name}", *conf], standalone_mode=False)
 """
 
 

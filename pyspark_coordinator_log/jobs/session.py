@@ -28,6 +28,8 @@ LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+    # Local executors have this package; those of a cluster may have Spark alone.
+    "spark.python.daemon.module": "pyspark_coordinator_log.jobs.daemon",
     # Every action renders its whole plan as text for listeners; there are none.
     "spark.sql.maxPlanStringLength": "0",
 }

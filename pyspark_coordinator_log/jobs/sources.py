@@ -321,19 +321,22 @@ def _view(spark: SparkSession, path: str, view: str, options: dict[str, str], na
     """A view with only these columns. To create the data source would take longer than to read a small log."""
     parsed = parse({**options, "path": path, "view": view})
     tasks, how = planning.tasks(parsed), parsed.reading(names)
+    schema = from_arrow_schema(pa.schema([columns.SCHEMAS[view].field(name) for name in names]))
 
     def batches(numbers: ArrowBatches) -> ArrowBatches:
         for number in numbers:
             for each in number.column(0).to_pylist():
                 for part in tasks[each]:
-                    yield from read(part, how)
+                    for rows in read(part, how):
+                        yield rows if view != columns.STATE else _without_targets(rows)
 
-    return spark.range(0, len(tasks), 1, max(len(tasks), 1)).mapInArrow(batches, _fields(view, names))
+    return spark.range(0, len(tasks), 1, max(len(tasks), 1)).mapInArrow(batches, schema)
 
 
-def _fields(view: str, names: Sequence[str]) -> StructType:
-    fields = {field.name: field for field in cast(StructType, StructType.fromDDL(columns.ddl(view))).fields}
-    return StructType([fields[name] for name in names])
+def _without_targets(rows: Any) -> Any:
+    """Drops the target assignments of members: up to half of the rows, and no table is derived from them."""
+    is_other = pc.invert(pc.ends_with(rows.column("type"), "TargetAssignmentMember"))
+    return rows.filter(pc.or_kleene(is_other, pc.is_valid(rows.column("problem"))))
 
 
 def _events(spark: SparkSession, path: str, options: dict[str, str]) -> dict[str, Any]:
@@ -404,7 +407,7 @@ def from_archive(spark: SparkSession, path: str) -> LogSource:
 
     def kept(view: str, folder: str) -> DataFrame:
         # With an explicit schema no file is opened to infer it, and columns a batch lacks are null.
-        return spark.read.schema(columns.ddl(view)).parquet(f"{path}/{folder}")
+        return spark.read.schema(from_arrow_schema(columns.SCHEMAS[view])).parquet(f"{path}/{folder}")
 
     history = kept(columns.HISTORY, columns.HISTORY)
     state = history.where("is_state").select(*columns.SCHEMAS[columns.STATE].names)

@@ -56,10 +56,13 @@ _ENVELOPE = {
 
 def frame(spark: Any, view: str, rows: list[dict[str, Any]]) -> Any:
     """A DataFrame with the columns of a view; missing values are null."""
-    names = columns.SCHEMAS[view].names
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    schema = columns.SCHEMAS[view]
     full = [_ENVELOPE | row for row in rows]
-    assert all(set(row) <= set(names) for row in full), [set(row) - set(names) for row in full]
-    return spark.createDataFrame([tuple(row.get(name) for name in names) for row in full], columns.ddl(view))
+    assert all(set(row) <= set(schema.names) for row in full), [set(row) - set(schema.names) for row in full]
+    values = [tuple(row.get(name) for name in schema.names) for row in full]
+    return spark.createDataFrame(values, from_arrow_schema(schema))
 
 
 class History:
