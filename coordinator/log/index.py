@@ -13,22 +13,22 @@ from bisect import bisect_left, bisect_right
 class SparseIndex:
     """Entries ascend in offset, position and `time_before`, the highest timestamp (ms) of all batches before the entry."""
 
-    __slots__ = ("_interval_bytes", "_next_position", "_offsets", "_positions", "_times_before")
+    __slots__ = ("_interval_bytes", "_offsets", "_positions", "_times_before", "next_position")
 
     def __init__(self, interval_bytes: int) -> None:
         self._interval_bytes = interval_bytes
-        self._next_position = 0
+        self.next_position = 0
+        """A batch before this position, which is `interval_bytes` after the last entry, gets none."""
         self._offsets = array("q")
         self._positions = array("q")
         self._times_before = array("q")
 
     def add(self, offset: int, position: int, time_before: int) -> None:
-        """Adds an entry for a batch if it lies at least `interval_bytes` after the last entry."""
-        if position >= self._next_position:
-            self._offsets.append(offset)
-            self._positions.append(position)
-            self._times_before.append(time_before)
-            self._next_position = position + self._interval_bytes
+        """Adds an entry for a batch at `next_position` or later."""
+        self._offsets.append(offset)
+        self._positions.append(position)
+        self._times_before.append(time_before)
+        self.next_position = position + self._interval_bytes
 
     def last_offsets(self, count: int) -> list[int]:
         """The offsets of the last entries, in order."""
@@ -38,7 +38,7 @@ class SparseIndex:
         """Removes the entries at or after a position."""
         count = bisect_left(self._positions, position)
         del self._offsets[count:], self._positions[count:], self._times_before[count:]
-        self._next_position = self._positions[-1] + self._interval_bytes if count else 0
+        self.next_position = self._positions[-1] + self._interval_bytes if count else 0
 
     def position_of(self, offset: int) -> int:
         """A position at or before the batch that holds `offset`."""

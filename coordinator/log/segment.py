@@ -121,7 +121,7 @@ class Segment:
 
     def append(self, batch: bytes, base_offset: int, max_timestamp: int) -> None:
         """Appends a batch. After an OSError an unknown part of it may be in the file: call `cut`."""
-        self.file.append(batch)
+        (self._file or self.file).append(batch)
         self.index_batch(base_offset, self.size_bytes, max_timestamp)
         self.size_bytes += len(batch)
 
@@ -136,8 +136,10 @@ class Segment:
             index = self._index = SparseIndex(self.index_interval_bytes)
         if self.first_timestamp < 0:
             self.first_timestamp = max_timestamp
-        index.add(base_offset, position, self.max_timestamp)
-        self.max_timestamp = max(self.max_timestamp, max_timestamp)
+        if position >= index.next_position:
+            index.add(base_offset, position, self.max_timestamp)
+        if max_timestamp > self.max_timestamp:  # noqa: PLR1730 - a call of `max` costs time with every batch
+            self.max_timestamp = max_timestamp
 
     @property
     def index(self) -> SparseIndex:

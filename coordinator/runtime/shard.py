@@ -121,7 +121,7 @@ PERMITS = {
     _S.STOPPED: Permits(_E.COORDINATOR_NOT_AVAILABLE, "drop", writes=True, next=_ANY - {_S.ACTIVE, _S.FULL}),
     _S.ELSEWHERE: Permits(_E.NOT_COORDINATOR, "drop", writes=False, next=frozenset({_S.LOADING, _S.ACTIVE})),
 }
-_ACTIVE = Status.ACTIVE  # Looking up a name in an enum costs measurable time in every request.
+_ACTIVE, _FULL = Status.ACTIVE, Status.FULL  # Looking up a name in an enum costs measurable time in every request.
 _NO_RECORDS = Result().records  # Of most results; to ask `Records` for their length costs time in every commit.
 
 
@@ -479,7 +479,7 @@ class Shard(Generic[S]):
 
     def _durable(self, end_offset: int) -> None:
         self._offset_durable = end_offset
-        if self.status is Status.FULL:
+        if self.status is _FULL:
             self._set_status(Status.ACTIVE, "")
         self.parked.release(end_offset)
         after = self._after

@@ -5,7 +5,6 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 from coordinator.config.cipher_suites import TLS_1_2, usable_versions
 from coordinator.config.security import TlsConfig
@@ -151,6 +150,8 @@ def _certificate_file(config: TlsConfig) -> Iterator[str]:
         Path(config.ssl_keystore_location).stat()  # its error names the file
         yield config.ssl_keystore_location
         return
+    from tempfile import NamedTemporaryFile  # noqa: PLC0415 - it brings compression and random numbers, which few starts need
+
     with NamedTemporaryFile("w", suffix=".pem", encoding="ascii") as file:  # only its owner can read it
         file.write(f"{str.__str__(config.ssl_keystore_key)}\n{config.ssl_keystore_certificate_chain}\n")
         file.flush()
