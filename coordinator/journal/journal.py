@@ -515,7 +515,9 @@ class Journal(TurnJournal):
             self._is_stuck = True
             if self._flush_timer is None:
                 self._flush_timer = self._schedule(RETRY_MS, self._on_flush_timer)
-            self._commit()
+            if self._waits_for_slot:
+                self._waits_for_slot = False
+                self._entry_failed(outcome)
             return
         if isinstance(outcome, BaseException):
             raise outcome
