@@ -599,6 +599,27 @@ def test_event_logs_without_space_hold_up_nobody(quota_world):
     assert written(world, events), "a start writes events again"
 
 
+@pytest.mark.parametrize(("size", "has_room"), [(10, True), (FILE_BYTES, False)])
+def test_on_a_full_disk_with_full_slots_a_write_is_refused_if_it_needs_a_slot(quota_world, size, has_room):
+    """It was taken before the disk was full."""
+    world, (events,) = quota_world, BEST_EFFORT
+    world.disk.is_exceeded = True
+    assert written(world, events)
+    while len(world.slots()) < SLOTS_MAX or world.journal._free:
+        assert written(world, A, 400)
+    world.write(A, FILE_BYTES // 2)
+    world.turn()
+    world.write(A, size)
+    world.disk.capacity_bytes = world.disk.used_bytes()
+    world.advance(WRITE_BEHIND_MS)
+    world.settle()
+    assert [turn.is_durable for turn in world.history[-2:]] == [True, has_room]
+    assert has_room or "the journal is full" in str(world.owners[A].errors[0])
+    world.disk.capacity_bytes = None
+    assert written(world)
+    world.killed().check()
+
+
 def test_event_logs_that_cannot_be_written_fail_with_the_next_checkpoint(quota_world):
     world, (events,) = quota_world, BEST_EFFORT
     world.disk.is_exceeded, world.disk.error = True, errno.EIO
