@@ -516,7 +516,7 @@ class Journal(TurnJournal):
             if self._flush_timer is None:
                 self._flush_timer = self._schedule(RETRY_MS, self._on_flush_timer)
             if self._waits_for_slot:
-                self._entry_failed(outcome)
+                self._entry_failed(OSError(errno.ENOSPC, f"the journal is full: {outcome}"))
             return
         if isinstance(outcome, BaseException):
             raise outcome
