@@ -317,12 +317,15 @@ def fence_fetch(groups: Groups, group_id: str, member_id: str | None, epoch: int
     A member must have its current epoch, whatever the policy. Everybody who does not claim to be a member may read, and
     everybody may read from a classic group.
 
-    Raises UNKNOWN_MEMBER_ID, or STALE_MEMBER_EPOCH (ILLEGAL_GENERATION to a member that speaks the classic protocol).
+    Raises UNKNOWN_MEMBER_ID, or STALE_MEMBER_EPOCH (ILLEGAL_GENERATION to a member that speaks the classic protocol), or
+    UNKNOWN_SERVER_ERROR for an epoch without a member id, which Kafka looks up unchecked (seen with 4.1 and 4.4).
     """
     group = groups.by_id.get(group_id)
     if group is None or not group.has_member_epochs or not group.has_offsets or (member_id is None and epoch < 0):
         return
-    committer = group.find_committer(member_id or "", groups.catalog)
+    if member_id is None:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    committer = group.find_committer(member_id, groups.catalog)
     if committer is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
     if committer.member_epoch != epoch:

@@ -370,6 +370,7 @@ class Journal(TurnJournal):
         lost = [*{**(self._under_way or {}), **self._gathered_ends}]
         self._under_way = None
         self._forget_gathered()
+        self._waits_for_slot = False
         for writer in lost:
             writer.log.drop_unjournaled()
         if error.errno not in NO_SPACE:
@@ -395,7 +396,6 @@ class Journal(TurnJournal):
         if slot is None:
             error, self._prepare_error = self._prepare_error, None
             if error is not None and self._waits_for_slot:
-                self._waits_for_slot = False
                 self._entry_failed(error)
             else:
                 self._waits_for_slot = True
@@ -443,7 +443,7 @@ class Journal(TurnJournal):
         if count >= SLOTS_MAX and not self._free:
             if self._is_stuck:
                 self._checkpoint(without_events=True)
-            if self._is_stuck:
+            if self._is_stuck and self._waits_for_slot:
                 self._entry_failed(OSError(errno.ENOSPC, "the journal is full, because segments cannot be written"))
             return
         self._is_preparing = True
@@ -515,7 +515,8 @@ class Journal(TurnJournal):
             self._is_stuck = True
             if self._flush_timer is None:
                 self._flush_timer = self._schedule(RETRY_MS, self._on_flush_timer)
-            self._commit()
+            if self._waits_for_slot:
+                self._entry_failed(OSError(errno.ENOSPC, f"the journal is full: {outcome}"))
             return
         if isinstance(outcome, BaseException):
             raise outcome

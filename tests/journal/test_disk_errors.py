@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from coordinator.journal.journal import RETRY_MS, SLOTS_MAX, WRITE_BEHIND_MS
+from coordinator.journal.slot import Slot
 from coordinator_lab.simulation import disk
 from coordinator_lab.simulation.disk import SECTOR_BYTES, Inode, SimulatedFile
 from tests.journal.journal_world import (
@@ -175,6 +176,23 @@ def test_a_slot_that_could_not_be_made_in_advance_is_tried_again_when_it_is_need
     world.disk.capacity_bytes = None
     for _ in range(10):
         assert written(world, A, 800)
+
+
+def test_an_entry_whose_slot_cannot_be_begun_is_refused_and_nothing_is_written(monkeypatch):
+    """A file system that copies what is overwritten may lack the space for it."""
+
+    def no_space(_slot, _header):
+        raise OSError(errno.ENOSPC, "no space")
+
+    world = JournalWorld().open()
+    with monkeypatch.context() as patched:
+        patched.setattr(Slot, "begin", no_space)
+        while written(world, A, 800):
+            entries = world.journal.entries
+        assert [error.errno for error in world.owners[A].errors] == [errno.ENOSPC]
+        assert world.journal.entries == entries
+    assert written(world, A, 800)
+    world.crashed(Random(1)).check()
 
 
 def test_a_write_that_the_disk_refuses_during_its_sync_is_dropped_from_every_log_of_the_turn():
@@ -484,6 +502,24 @@ def test_what_cannot_be_set_aside_keeps_its_slot_until_it_can(caplog):
     assert written(world, failed)
 
 
+def test_a_write_that_waits_for_a_slot_is_refused_when_none_becomes_free():
+    """What the failed log lacks cannot be set aside, so that its slot cannot be used again."""
+    world = JournalWorld(segment_bytes=1 << 30).open()
+    fill_slots_without_checkpoint(world)
+    while world.history[-1].is_durable:
+        world.write(A, 400)
+        world.write(B, 400)
+        world.work_except_checkpoints()
+    world.disk.capacity_bytes = world.disk.used_bytes()
+    world.disk.sync_errors = [errno.EIO]
+    world.settle()
+    assert [error.errno for error in world.owners[B].errors] == [errno.ENOSPC]
+    assert world.history[-1].is_refused
+    world.disk.capacity_bytes = None
+    assert written(world, B, 400)
+    world.crashed(Random(1)).check()
+
+
 def test_what_could_not_be_set_aside_is_tried_again_without_another_write():
     world = JournalWorld(segment_bytes=1 << 30).open()
     _, other = fail_a_segment(world)
@@ -561,6 +597,27 @@ def test_event_logs_without_space_hold_up_nobody(quota_world):
     world.disk.is_exceeded = False
     world.crashed(Random(1)).check()
     assert written(world, events), "a start writes events again"
+
+
+@pytest.mark.parametrize(("size", "has_room"), [(10, True), (FILE_BYTES, False)])
+def test_on_a_full_disk_with_full_slots_a_write_is_refused_if_it_needs_a_slot(quota_world, size, has_room):
+    """It was taken before the disk was full."""
+    world, (events,) = quota_world, BEST_EFFORT
+    world.disk.is_exceeded = True
+    assert written(world, events)
+    while len(world.slots()) < SLOTS_MAX or world.journal._free:
+        assert written(world, A, 400)
+    world.write(A, FILE_BYTES // 2)
+    world.turn()
+    world.write(A, size)
+    world.disk.capacity_bytes = world.disk.used_bytes()
+    world.advance(WRITE_BEHIND_MS)
+    world.settle()
+    assert [turn.is_durable for turn in world.history[-2:]] == [True, has_room]
+    assert has_room or "the journal is full" in str(world.owners[A].errors[0])
+    world.disk.capacity_bytes = None
+    assert written(world)
+    world.killed().check()
 
 
 def test_event_logs_that_cannot_be_written_fail_with_the_next_checkpoint(quota_world):

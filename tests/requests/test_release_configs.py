@@ -2,7 +2,7 @@
 
 release_configs.json has what brokers answered: one of 4.4, and what each of an earlier release answered otherwise than one of
 the next. The server answers from configs.json, which follows from it. With THOROUGH=1 live brokers are asked again. `--rewrite`
-notes their answers; without THOROUGH=1 it makes the table.
+notes their answers, and makes the table of them; `--rewrite -k the_table` makes it of what was noted.
 """
 
 import json
@@ -149,6 +149,23 @@ def ours(world: World) -> Configs:
         return ask(link, {})
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("release", NEWEST_FIRST)
+def test_a_live_broker_shows_what_was_recorded(tmp_path: Path, release: str, request: pytest.FixtureRequest) -> None:
+    later = ANSWERS[NEWEST_FIRST[NEWEST_FIRST.index(release) - 1]] if release != NEWEST else {}
+    kafka = KafkaBroker(tmp_path) if release == NEWEST else EarlierKafka(tmp_path, releases()[release].recorded)
+    try:
+        kafka.start()
+        with Connection(kafka.bootstrap) as link:
+            found = ask(link, later)
+    finally:
+        kafka.stop()
+    if request.config.getoption("--rewrite"):
+        ANSWERS[release] = found
+        write(RECORDED, differences(ANSWERS))
+    assert found == ANSWERS[release]
+
+
 def test_the_table_follows_from_what_brokers_answered(ours: Configs, request: pytest.FixtureRequest) -> None:
     table = differences({release: expected(ours, release) for release in NEWEST_FIRST})
     changed = {(kind, name) for each in releases() for kind, rows in table[each].items() for name in rows or ()}
@@ -214,19 +231,3 @@ def test_a_server_starts_with_what_a_release_did_where_it_had_no_setting() -> No
     config = load(None, ["emulate=3.3"])
     assert config.topics.producer_id_expiration_ms == config.transactions.transactional_id_expiration_ms
     assert load(None, ["emulate=2.4"]).topics.fetch_max_bytes == 2**31 - 1
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("release", NEWEST_FIRST)
-def test_a_live_broker_shows_what_was_recorded(tmp_path: Path, release: str, request: pytest.FixtureRequest) -> None:
-    later = ANSWERS[NEWEST_FIRST[NEWEST_FIRST.index(release) - 1]] if release != NEWEST else {}
-    kafka = KafkaBroker(tmp_path) if release == NEWEST else EarlierKafka(tmp_path, releases()[release].recorded)
-    try:
-        kafka.start()
-        with Connection(kafka.bootstrap) as link:
-            found = ask(link, later)
-    finally:
-        kafka.stop()
-    if request.config.getoption("--rewrite"):
-        write(RECORDED, differences(ANSWERS | {release: found}))
-    assert found == ANSWERS[release]

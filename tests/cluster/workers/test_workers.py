@@ -14,6 +14,7 @@ from coordinator.cluster.workers.take_over import SharedShard
 from coordinator.config.access_control import STANDARD_AUTHORIZER
 from coordinator.groups import group_configs
 from coordinator.groups.group_configs import REBALANCE_INTERVAL
+from coordinator.log.batch import split
 from coordinator.protocol.errors import ErrorCode
 from coordinator.protocol.messages import (
     CreateAclsRequest,
@@ -509,6 +510,29 @@ async def test_a_snapshot_replaces_the_tail(world):
     taken = second.sharing._snapshots._shards[f"__consumer_offsets-{shard.index}"]
     assert taken.snapshot_bytes == sum(map(len, stored.parts))
     assert taken.tail_bytes >= len(stored.pieces[200]), "the event of the take-over may be behind it"
+
+
+async def test_a_snapshot_leaves_out_segments_that_were_closed_while_it_compacted(world, monkeypatch):
+    """Their batches may not be durable yet, and stay in the tail."""
+    (only,) = await world.start(1)
+    assert await create_topic(only, "t") == 0
+    client = await only.client()
+    name = f"__consumer_offsets-{only.server.groups.shard_of('g').index}"
+    snapshots, stored = only.sharing._snapshots, world.store.logs[name]
+    compact = snapshots._compact
+
+    async def compact_beside_appends(shard: SharedShard) -> None:
+        await compact(shard)
+        assert await commit(client, "g", "t", 500) == 0
+        shard.log.begin_segment()
+
+    monkeypatch.setattr(snapshots, "_compact", compact_beside_appends)
+    for offset in range(200):
+        assert await commit(client, "g", "t", offset) == 0
+    await only.sharing.take_snapshot(name)
+    assert [header.next_offset for part in stored.parts for _, header in split(part)] == [200]
+    (later,) = stored.pieces.values()
+    assert [header.base_offset for _, header in split(later)] == [200]
 
 
 async def test_a_log_with_a_long_tail_gets_a_snapshot(world):

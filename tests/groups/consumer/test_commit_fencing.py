@@ -127,7 +127,8 @@ def test_fetching_offsets_is_strict_under_every_policy():
     assert read("a", 3) is NONE
     assert read(None, -1) is NONE
     assert read("a", 2) is read("a", 4) is STALE
-    assert read("nobody", 3) is read(None, 3) is read(None, 0) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert read("nobody", 3) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert read(None, 3) is read(None, 0) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_a_member_id_that_rejoins_gets_a_higher_epoch_than_it_left_with():
