@@ -90,7 +90,7 @@ def show_workers(workers: Sequence[Worker], as_json: bool) -> int:
         print_json({"workers": msgspec.to_builtins(workers)})
         return 0
     print_table(
-        ("WORKER", "PID", "STATE", "SHARDS", "TAKE-OVERS", "MEAN", "PIECES TO REPLAY"),
+        ("WORKER", "PID", "STATE", "SHARDS", "TAKE-OVERS", "MEAN", "PIECES TO REPLAY", "ADMIN"),
         [
             (
                 each.number,
@@ -100,6 +100,7 @@ def show_workers(workers: Sequence[Worker], as_json: bool) -> int:
                 "-" if each.take_overs is None else each.take_overs,
                 "-" if each.take_over_ms is None else f"{each.take_over_ms} ms",
                 "-" if each.pieces_to_replay is None else each.pieces_to_replay,
+                each.admin or "-",
             )
             for each in workers
         ],

@@ -28,6 +28,8 @@ class Worker(Struct, frozen=True):
     """Shards that it reads from the engine now."""
     pieces_to_replay: int | None = None
     """The tails of their logs."""
+    admin: str | None = None
+    """The URL of its admin HTTP, which drains it and moves shards to it. None: the one that was asked does."""
 
 
 class _Workers(Struct):

@@ -1,5 +1,6 @@
 """The seam between the API files and the server is typed: every handler names its request, and uses one protocol."""
 
+import inspect
 import typing
 
 import pytest
@@ -22,6 +23,8 @@ def test_a_handler_takes_the_server_and_an_exchange_of_its_request(name):
     assert typing.get_origin(exchange) is Exchange
     (request,) = typing.get_args(exchange)
     expected = messages.message_class(f"{name}Request")
+    if inspect.ismethod(APIS[name].handle):
+        expected = typing.Any  # it answers requests of several APIs
     assert request in (expected, expected | None)
 
 
