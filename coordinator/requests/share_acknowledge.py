@@ -89,7 +89,8 @@ def _patch(seen: Seen, is_hit: IsHit, code: ErrorCode) -> Patched | None:
         return None
 
     def patch(response: Any) -> None:
-        response.error_code = ErrorCode.NONE  # the rule's error takes the place of one of the session
+        if response.error_code:
+            return  # refused as a whole: nothing was done in the other partitions either
         topics = {topic.topic_id: topic for topic in response.responses}
         for topic_id, indexes in hit.items():
             if topic_id not in topics:

@@ -276,7 +276,8 @@ def _patch(seen: Seen, is_hit: IsHit, code: ErrorCode) -> Patched | None:
     request.max_records = request.max_wait_ms = 0
 
     def patch(response: Any) -> None:
-        response.error_code = ErrorCode.NONE  # the rule's error takes the place of one of the session
+        if response.error_code:
+            return  # refused as a whole: no acknowledgement was handled, and a partition would say that they all were
         for data, _ in _partitions_in(response, dict.fromkeys(hit)):
             data.error_code = code
 

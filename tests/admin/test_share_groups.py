@@ -12,7 +12,7 @@ from tests.support.server_process import ServerProcess
 from tests.support.share_member import ACCEPT, RELEASE, SETTINGS, Sharer
 from tests.support.waiting import wait_until
 
-NOT_LEADER, INVALID_RECORD_STATE = 6, 121
+NOT_LEADER, INVALID_RECORD_STATE, INVALID_SHARE_SESSION_EPOCH = 6, 121, 123
 
 
 @pytest.fixture(scope="module")
@@ -182,6 +182,17 @@ def test_a_fault_rule_refuses_an_acknowledgement_and_the_lock_stays(server: Serv
     assert sharer.acknowledge(first, last, ACCEPT) == INVALID_RECORD_STATE
     assert view(server, f"/v1/groups/{sharer.group}")["share_partitions"][0]["acquired"] == last - first + 1
     assert sharer.acknowledge(first, last, ACCEPT) == NONE
+
+
+def test_a_fault_rule_of_partitions_does_not_hide_the_error_of_a_session(server: ServerProcess, sharer: Sharer) -> None:
+    """Nothing of the request was done, and a partition without an error would say that its acknowledgements were."""
+    sharer.produce(b"a")
+    [(first, last, _)] = sharer.acquire()
+    for api in ("ShareFetch", "ShareAcknowledge"):
+        rule(server, {"api": api, "group": sharer.group, "topic": "t"}, {"error": "NOT_LEADER_OR_FOLLOWER"})
+    sharer.session += 7
+    assert sharer.fetch(named=True)["error_code"] == INVALID_SHARE_SESSION_EPOCH
+    assert sharer.acknowledge(first, last, ACCEPT) == INVALID_SHARE_SESSION_EPOCH
 
 
 def test_the_manual_clock_ends_locks(server: ServerProcess, sharer: Sharer) -> None:
