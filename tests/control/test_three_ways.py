@@ -178,7 +178,7 @@ def test_a_fault_is_set_acts_on_a_real_client_is_listed_and_cleared(how: type[In
     fault = way.refuse_heartbeats(group, times=2)
     acted = way.wait_until_acted(fault, 2)
     assert (acted["acted"], acted["active"]) == (2, False)
-    way.wait_until_stable(group, epoch=3)
+    way.wait_until_stable(group, epoch=2)  # 3 if the client had joined again before the second refusal
     assert way.listed() == [(fault, "ILLEGAL_GENERATION", 2)]
     assert way.clear() == 1
     assert way.listed() == []
