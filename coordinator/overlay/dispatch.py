@@ -289,7 +289,7 @@ class OverlayDispatcher(Dispatcher):
 
 
 def _handle(api: Api[Any], server: Server, exchange: Exchange[Any]) -> None:
-    """Answers a request about groups. Raises KafkaError: INVALID_REQUEST it is about other things, too."""
+    """Answers a request about groups. Raises INVALID_REQUEST (KafkaError) if it is about other things, too."""
     assert isinstance(api.overlay, Forwarded)
     assert api.overlay.is_ours is not None
     if api.overlay.is_ours(exchange.request) is None:
